@@ -21,20 +21,30 @@ const IDLE_SHARE = 0.05;
 /**
  * Handles Ctrl-C: the first stops cleanly after the current step, or at once if the step only waits; a second one
  * kills the process, even during a computation that blocks JavaScript.
+ *
+ * @param computes whether this process itself computes, with the engine that is loaded here if it is not yet
  */
 export function stopOnInterrupt(
   output: Output,
   line = "Stopping after the step in progress; once more stops at once.",
+  { computes = true } = {},
 ) {
   const controller = new AbortController();
-  const onSignal = () => {
-    if (controller.signal.aborted) return;
+  const onSignal = (name: NodeJS.Signals) => {
+    if (controller.signal.aborted) {
+      // Elsewhere the engine does it.
+      if (!computes) {
+        end();
+        process.kill(process.pid, name);
+      }
+      return;
+    }
     output.alert(line);
     controller.abort();
   };
   process.on("SIGINT", onSignal);
   process.on("SIGTERM", onSignal);
-  const restore = endOnSecondSignal();
+  const restore = computes ? endOnSecondSignal() : () => {};
   let timer: NodeJS.Timeout | undefined;
   /** Restores the previous signal handling. */
   const end = () => {

@@ -94,6 +94,7 @@ async function sweep(config: string, options: TrainOptions, output: Output): Pro
   const interruption = stopOnInterrupt(
     output,
     "Stopping after the steps in progress; once more stops at once.",
+    { computes: false },
   );
   const runs = {
     config,

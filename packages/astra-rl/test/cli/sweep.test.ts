@@ -1,4 +1,5 @@
 import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -7,6 +8,7 @@ import { expect, it, vi } from "vitest";
 import { statistics } from "../../src/evaluation/index.js";
 import { parseEvaluationLine } from "../../src/records/index.js";
 import { chatterRun } from "../support/chatter-run.js";
+import { LOCK_FILE } from "../../src/run/index.js";
 import { runCommand } from "./run-command.js";
 
 const PROGRAM = fileURLToPath(new URL("../../bin/astra-rl.js", import.meta.url));
@@ -59,12 +61,9 @@ it("trains a run for each seed and value, sums them up, and keeps what is comple
   expect(metrics()).toBe(before);
 });
 
-it("goes on where it was stopped", async () => {
-  const { file, runs } = configured(20);
-  const args = ["train", file, "--run-dir", runs, "--seeds", "1,2"];
+/** A sweep whose first run has begun to train. */
+async function started(args: readonly string[], runs: string) {
   const child = spawn(process.execPath, [PROGRAM, ...args], { stdio: ["ignore", "ignore", "pipe"] });
-  let err = "";
-  child.stderr.on("data", (data: Buffer) => (err += data.toString()));
   const metrics = join(runs, "seed-1", "metrics.jsonl");
   await vi.waitFor(
     () => expect(existsSync(metrics) && readFileSync(metrics, "utf8").length).toBeGreaterThan(10),
@@ -73,6 +72,28 @@ it("goes on where it was stopped", async () => {
       interval: 20,
     },
   );
+  return child;
+}
+
+it("ends at once at the second signal, without an engine of its own", async () => {
+  const { file, runs } = configured(500);
+  const child = await started(["train", file, "--run-dir", runs, "--seeds", "1,2"], runs);
+  expect(readFileSync(`/proc/${child.pid}/maps`, "utf8")).not.toContain("libtorch");
+  const ended = once(child, "exit");
+  child.kill("SIGINT");
+  for await (const data of child.stderr) if (String(data).includes("once more stops at once")) break;
+  child.kill("SIGINT");
+  expect(await ended).toEqual([null, "SIGINT"]);
+  // The run itself ends after the step in progress.
+  await vi.waitFor(() => expect(existsSync(join(runs, "seed-1", LOCK_FILE))).toBe(false), 20_000);
+}, 60_000);
+
+it("goes on where it was stopped", async () => {
+  const { file, runs } = configured(20);
+  const args = ["train", file, "--run-dir", runs, "--seeds", "1,2"];
+  const child = await started(args, runs);
+  let err = "";
+  child.stderr.on("data", (data: Buffer) => (err += data.toString()));
   child.kill("SIGINT");
   const code = await new Promise((resolve) => child.on("exit", resolve));
   expect([code, err]).toEqual([1, expect.stringContaining("the same command goes on with the runs in")]);

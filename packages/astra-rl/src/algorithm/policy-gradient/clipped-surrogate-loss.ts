@@ -1,14 +1,16 @@
-import { UsageError, type Tensor } from "@astra-rl/torch";
+import type { Tensor } from "@astra-rl/torch";
+import { z } from "zod";
+import { parseOptions } from "../../options/index.js";
+import { policyOptions } from "./policy-options.js";
 
-export interface ClippedSurrogateOptions {
-  /** ε: ratios are clipped to 1 ± ε. @default 0.2 */
-  clipRange?: number;
-  /** A different upper ε ("clip higher"). Default: `clipRange`. */
-  clipRangeHigher?: number;
-}
+/** It takes the options of its algorithm, of which it uses these. */
+const clippedSurrogateOptions = z.object({
+  clipRange: policyOptions.clipRange,
+  clipRangeHigher: policyOptions.clipRangeHigher,
+});
 
-/** ε of Schulman et al., table 3. */
-export const CLIP_RANGE = 0.2;
+/** ε: ratios are clipped to 1 ± ε, by default 0.2; the upper one may be another ("clip higher"). */
+export type ClippedSurrogateOptions = z.input<typeof clippedSurrogateOptions>;
 
 /**
  * PPO's clipped surrogate: −min(ρ·A, clip(ρ, 1 − ε, 1 + ε)·A) per token, with ρ = exp(log π − log π_old).
@@ -27,26 +29,12 @@ export function clippedSurrogateLoss(
   logprobs: Tensor,
   old: Tensor,
   advantages: Tensor,
-  { clipRange = CLIP_RANGE, clipRangeHigher = clipRange }: ClippedSurrogateOptions = {},
+  options: ClippedSurrogateOptions = {},
 ): Tensor {
-  requireClipRange("clippedSurrogateLoss", { clipRange, clipRangeHigher });
+  const given = parseOptions("clippedSurrogateLoss", clippedSurrogateOptions, options);
+  const { clipRange, clipRangeHigher = clipRange } = given;
   const fixed = advantages.detach();
   const ratio = logprobs.sub(old.detach()).exp();
   const clipped = ratio.clamp(1 - clipRange, 1 + clipRangeHigher);
   return ratio.mul(fixed).minimum(clipped.mul(fixed)).neg();
-}
-
-/** @throws UsageError unless 0 < ε < 1 for the lower ε, and 0 < ε for the upper */
-export function requireClipRange(
-  where: string,
-  { clipRange, clipRangeHigher }: Required<ClippedSurrogateOptions>,
-): void {
-  if (!(clipRange > 0 && clipRange < 1)) {
-    throw new UsageError(`${where}: clipRange must be greater than 0 and less than 1, got ${clipRange}`);
-  }
-  if (!(Number.isFinite(clipRangeHigher) && clipRangeHigher > 0)) {
-    throw new UsageError(
-      `${where}: clipRangeHigher must be a finite number greater than 0, got ${clipRangeHigher}`,
-    );
-  }
 }

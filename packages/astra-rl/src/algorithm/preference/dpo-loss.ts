@@ -1,11 +1,7 @@
 import type { Tensor } from "@astra-rl/torch";
-import {
-  preferenceMargin,
-  requireBeta,
-  requireLabelSmoothing,
-  type PreferenceLogprobs,
-} from "./preference-margin.js";
-import { PREFERENCE_DEFAULTS, type MarginLossOptions } from "./preference-options.js";
+import { parseOptions } from "../../options/index.js";
+import { preferenceMargin, type PreferenceLogprobs } from "./preference-margin.js";
+import { marginLossOptions, type MarginLossOptions } from "./preference-options.js";
 
 /**
  * Direct preference optimization: −(1−ε)·logσ(βh) − ε·logσ(−βh), one value for each pair, [B].
@@ -14,16 +10,8 @@ import { PREFERENCE_DEFAULTS, type MarginLossOptions } from "./preference-option
  * wrong. The label-smoothed form is the conservative DPO of E. Mitchell, "A note on DPO with noisy preferences and
  * relationship to IPO" (2023); unlike the "robust" variant it is not divided by 1 − 2ε.
  */
-export function dpoLoss(
-  logprobs: PreferenceLogprobs,
-  {
-    beta = PREFERENCE_DEFAULTS.beta,
-    labelSmoothing = PREFERENCE_DEFAULTS.labelSmoothing,
-    lengthNormalize = PREFERENCE_DEFAULTS.lengthNormalize,
-  }: MarginLossOptions = {},
-): Tensor {
-  requireBeta("dpoLoss", beta);
-  requireLabelSmoothing("dpoLoss", labelSmoothing);
+export function dpoLoss(logprobs: PreferenceLogprobs, options: MarginLossOptions = {}): Tensor {
+  const { beta, labelSmoothing, lengthNormalize } = parseOptions("dpoLoss", marginLossOptions, options);
   const scaled = preferenceMargin(logprobs, { lengthNormalize }).mul(beta);
   const loss = scaled.logSigmoid().neg();
   if (labelSmoothing === 0) return loss;

@@ -1,11 +1,7 @@
 import type { Tensor } from "@astra-rl/torch";
-import {
-  preferenceMargin,
-  requireBeta,
-  requireLabelSmoothing,
-  type PreferenceLogprobs,
-} from "./preference-margin.js";
-import { PREFERENCE_DEFAULTS, type MarginLossOptions } from "./preference-options.js";
+import { parseOptions } from "../../options/index.js";
+import { preferenceMargin, type PreferenceLogprobs } from "./preference-margin.js";
+import { marginLossOptions, type MarginLossOptions } from "./preference-options.js";
 
 /**
  * Identity preference optimization: (h − 1/(2β))², one value for each pair, [B].
@@ -16,16 +12,8 @@ import { PREFERENCE_DEFAULTS, type MarginLossOptions } from "./preference-option
  * smoothing, the expectation of the loss if a label is flipped with probability ε: (1−ε)·(h − 1/(2β))² + ε·(h +
  * 1/(2β))². This is not in the paper; it follows `dpoLoss`.
  */
-export function ipoLoss(
-  logprobs: PreferenceLogprobs,
-  {
-    beta = PREFERENCE_DEFAULTS.beta,
-    labelSmoothing = PREFERENCE_DEFAULTS.labelSmoothing,
-    lengthNormalize = PREFERENCE_DEFAULTS.lengthNormalize,
-  }: MarginLossOptions = {},
-): Tensor {
-  requireBeta("ipoLoss", beta);
-  requireLabelSmoothing("ipoLoss", labelSmoothing);
+export function ipoLoss(logprobs: PreferenceLogprobs, options: MarginLossOptions = {}): Tensor {
+  const { beta, labelSmoothing, lengthNormalize } = parseOptions("ipoLoss", marginLossOptions, options);
   const margin = preferenceMargin(logprobs, { lengthNormalize });
   const goal = 1 / (2 * beta);
   const loss = margin.sub(goal).square();

@@ -1,20 +1,17 @@
-import { UsageError, type Tensor } from "@astra-rl/torch";
+import type { Tensor } from "@astra-rl/torch";
 import { z } from "zod";
+import { parseOptions } from "../../options/index.js";
 import { divisors, type PreferenceLogprobs } from "./preference-margin.js";
-import { pairOptions } from "./preference-options.js";
 
-export const orpoOptions = z.strictObject({
+export const orpoLossOptions = z.object({
   lambda: z
     .number()
     .min(0)
     .default(0.1)
     .describe("Weight of the odds ratio beside the likelihood of the chosen probe"),
-  ...pairOptions.shape,
 });
 
-export type ORPOLossOptions = Pick<z.input<typeof orpoOptions>, "lambda">;
-
-export const ORPO_DEFAULTS: Readonly<z.output<typeof orpoOptions>> = orpoOptions.parse({});
+export type ORPOLossOptions = z.input<typeof orpoLossOptions>;
 
 /** The terms of ORPO's loss, one value for each pair, [B]. */
 export interface ORPOParts {
@@ -34,11 +31,8 @@ export interface ORPOParts {
  *
  * @throws UsageError when λ is negative, or lengths are missing
  */
-export function orpoLoss(
-  logprobs: PreferenceLogprobs,
-  { lambda = ORPO_DEFAULTS.lambda }: ORPOLossOptions = {},
-): Tensor {
-  requireLambda("orpoLoss", lambda);
+export function orpoLoss(logprobs: PreferenceLogprobs, options: ORPOLossOptions = {}): Tensor {
+  const { lambda } = parseOptions("orpoLoss", orpoLossOptions, options);
   const { nll, logOdds } = orpoParts(logprobs);
   return nll.sub(logOdds.logSigmoid().mul(lambda));
 }
@@ -59,11 +53,4 @@ export function orpoParts({
 function logOddsOf(logprobs: Tensor): Tensor {
   const below = logprobs.clampMax(-1e-6);
   return below.sub(below.expm1().neg().log());
-}
-
-/** @throws UsageError for a λ that is negative or not finite */
-export function requireLambda(where: string, lambda: number): void {
-  if (!(Number.isFinite(lambda) && lambda >= 0)) {
-    throw new UsageError(`${where}: lambda must be a finite number of at least 0, got ${lambda}`);
-  }
 }

@@ -1,11 +1,14 @@
 import { scope, tensor } from "@astra-rl/torch";
-import type { z } from "zod";
+import { z } from "zod";
 import { defineKind } from "../../kinds/index.js";
 import type { System, Message, Conversation } from "../../core/index.js";
 import { parseOptions } from "../../options/index.js";
 import { siblingsMissing } from "../requirements.js";
-import { orpoLoss, orpoOptions, orpoParts } from "./orpo-loss.js";
+import { orpoLoss, orpoLossOptions, orpoParts } from "./orpo-loss.js";
+import { pairOptions } from "./preference-options.js";
 import { Preference } from "./preference.js";
+
+const orpoOptions = z.strictObject({ ...orpoLossOptions.shape, ...pairOptions.shape });
 
 export type ORPOOptions = z.input<typeof orpoOptions>;
 

@@ -75,19 +75,3 @@ export function divisors(
     { dtype: like.dtype, device: like.device },
   );
 }
-
-/** Checks that β, which scales or divides the margin, is positive. */
-export function requireBeta(where: string, beta: number): void {
-  if (!(Number.isFinite(beta) && beta > 0)) {
-    throw new UsageError(`${where}: beta must be a finite number greater than 0, got ${beta}`);
-  }
-}
-
-/** Checks ε; from ½ on, the rejected continuation would be preferred. */
-export function requireLabelSmoothing(where: string, labelSmoothing: number): void {
-  if (!(labelSmoothing >= 0 && labelSmoothing < 0.5)) {
-    throw new UsageError(
-      `${where}: labelSmoothing must be at least 0 and less than 0.5, got ${labelSmoothing}`,
-    );
-  }
-}

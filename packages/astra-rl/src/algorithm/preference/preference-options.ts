@@ -16,24 +16,19 @@ export const pairOptions = z.strictObject({
   epochs: z.number().int().min(1).default(1).describe("How often the pairs of an experience are passed over"),
 });
 
-/** Options of the margin losses; classes, loss functions and configurations share these defaults. */
-export const preferenceOptions = z.strictObject({
+/** Options of a loss on the margin over the baseline; it takes those of its algorithm, of which it uses these. */
+export const marginLossOptions = z.object({
   beta: z.number().positive().default(0.1).describe("How strongly the tester is held to the baseline"),
   labelSmoothing: z.number().min(0).lt(0.5).default(0).describe("Assumed share of wrong preferences"),
   lengthNormalize: z
     .boolean()
     .default(false)
     .describe("Average log-probabilities over tokens instead of summing them"),
-  ...pairOptions.shape,
 });
 
-export const PREFERENCE_DEFAULTS: Readonly<z.output<typeof preferenceOptions>> = preferenceOptions.parse({});
+export const preferenceOptions = z.strictObject({ ...marginLossOptions.shape, ...pairOptions.shape });
 
 /** How pairs of siblings are formed. */
 export type PairOptions = Omit<z.input<typeof pairOptions>, "epochs">;
 
-/** Options of a loss on the margin over the baseline. */
-export type MarginLossOptions = Pick<
-  z.input<typeof preferenceOptions>,
-  "beta" | "labelSmoothing" | "lengthNormalize"
->;
+export type MarginLossOptions = z.input<typeof marginLossOptions>;

@@ -1,5 +1,6 @@
 import type { CreditTable, Node, Message, Conversation } from "../../core/index.js";
-import { PREFERENCE_DEFAULTS, type PairOptions } from "./preference-options.js";
+import { parseOptions } from "../../options/index.js";
+import { pairOptions, type PairOptions } from "./preference-options.js";
 
 /** Two siblings; `chosen` is preferred. */
 export interface PreferencePair<S = Conversation, A = Message> {
@@ -17,12 +18,9 @@ export interface PreferencePair<S = Conversation, A = Message> {
 export function preferencePairs<S, A>(
   siblings: readonly Node<S, A>[],
   credit: CreditTable<S, A>,
-  {
-    pairs = PREFERENCE_DEFAULTS.pairs,
-    pairMargin = PREFERENCE_DEFAULTS.pairMargin,
-    pairThreshold,
-  }: PairOptions = {},
+  options: PairOptions = {},
 ): PreferencePair<S, A>[] {
+  const { pairs, pairMargin, pairThreshold } = parseOptions("preferencePairs", pairOptions, options);
   const worth = (node: Node<S, A>) => credit.get(node)!;
   // Best first; the sort is stable.
   const ranked = siblings

@@ -1,6 +1,7 @@
 import { tensor, UsageError, type Tensor } from "@astra-rl/torch";
-import { preferenceMargin, requireBeta, type PreferenceLogprobs } from "./preference-margin.js";
-import { PREFERENCE_DEFAULTS } from "./preference-options.js";
+import { parseOptions } from "../../options/index.js";
+import { preferenceMargin, type PreferenceLogprobs } from "./preference-margin.js";
+import { marginLossOptions, type MarginLossOptions } from "./preference-options.js";
 
 /**
  * Trajectory balance of pairs: (h − Δ/β)², one value for each pair, [B], where h is the margin over the baseline
@@ -15,9 +16,9 @@ import { PREFERENCE_DEFAULTS } from "./preference-options.js";
  */
 export function trajectoryBalanceLoss(
   logprobs: PreferenceLogprobs,
-  { beta = PREFERENCE_DEFAULTS.beta }: { beta?: number } = {},
+  options: Pick<MarginLossOptions, "beta"> = {},
 ): Tensor {
-  requireBeta("trajectoryBalanceLoss", beta);
+  const { beta } = parseOptions("trajectoryBalanceLoss", marginLossOptions, options);
   const { chosen, creditGaps } = logprobs;
   const pairs = chosen.shape[0] ?? 0;
   if (creditGaps?.length !== pairs) {
