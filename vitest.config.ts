@@ -1,5 +1,6 @@
 import { existsSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
+import { availableParallelism } from "node:os";
 import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
 import { emulatedTiles, hasInstructionSet } from "./scripts/emulated-tiles.mjs";
@@ -89,7 +90,8 @@ export default defineConfig({
     // A project adds to what it extends, so the files are named in the projects alone.
     projects: [unitProject, engineProject, ...otherInstructionSets()],
     pool: "forks",
-    maxWorkers: 2,
+    // One more than cores, since many tests wait for other processes; at most eight, for the memory that each takes.
+    maxWorkers: Math.min(8, availableParallelism() + 1),
     testTimeout: 60_000,
     hookTimeout: 60_000,
     // libtorch's threads would fight the other worker's for the same cores.

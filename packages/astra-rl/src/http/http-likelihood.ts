@@ -4,16 +4,13 @@ import { RecordedFailure, type Conversation, type Failure, type Message, type Mo
 import { parseOptions } from "../options/index.js";
 import { mostTokens, plainText } from "./conversation.js";
 import { serverOptions } from "./options.js";
-import { LIMITS, type ServerTraits } from "./probe.js";
+import { LIMITS, PROBE_ATTEMPTS, type ServerTraits } from "./probe.js";
 import { promptLogprobs } from "./prompt-logprobs.js";
 import { ServedModel, together } from "./served-model.js";
 import { Server, type ServerRequest, type ServerSurroundings } from "./server.js";
 
 /** Read by the probe. */
 const [CONTEXT, PROBE] = ["The cat sat ", "on the mat."];
-
-/** Whoever starts a run should not wait minutes for a server that is not there. */
-const ATTEMPTS = 3;
 
 /**
  * Says how likely probes are, by a server that returns the log-probabilities of a prompt's tokens (`echo` of /completions, as
@@ -44,7 +41,7 @@ export class HTTPLikelihood extends ServedModel implements Model {
   protected async findTraits(): Promise<ServerTraits> {
     const { server } = this;
     const prompt = CONTEXT + PROBE;
-    const { answer, failure } = await server.ask({ ...this.#request(prompt), attempts: ATTEMPTS });
+    const { answer, failure } = await server.ask({ ...this.#request(prompt), attempts: PROBE_ATTEMPTS });
     const found = answer?.tokens && promptLogprobs(answer.text, answer.tokens, prompt, CONTEXT.length);
     if (!found || found.length === 0) {
       const reason = failure === undefined ? "" : ` (${failure.message})`;

@@ -32,8 +32,8 @@ export const QUESTIONS = {
 /** A request of the probe: the question, the seed, and what it changes of the sampling. */
 export type ProbeRequest = Partial<Sampling> & { question: string; seed: number };
 
-/** Whoever starts a run should not wait minutes for a server that is not there. */
-const ATTEMPTS = 3;
+/** Few: a run should not take minutes to say that a server is not there. */
+export const PROBE_ATTEMPTS = 3;
 
 /** Never left out: without them a request makes no sense, or its answer has no limit. */
 const NEEDED: readonly string[] = ["model", "messages", "prompt", "max_completion_tokens"];
@@ -52,7 +52,7 @@ export async function probeServer(
   const known: { limit: ServerTraits["limit"]; omitted: string[] } = { limit: "max_tokens", omitted: [] };
   const ask = async (seed: number, changed: Partial<ProbeRequest> = {}, extra: object = {}) => {
     const { body, most } = requestOf(known, { question: QUESTIONS.varied, seed, ...changed });
-    return { reply: await server.ask({ body: { ...body, ...extra }, most, attempts: ATTEMPTS }), body, most };
+    return { reply: await server.ask({ body: { ...body, ...extra }, most, attempts: PROBE_ATTEMPTS }), body, most };
   };
   let first = await ask(1);
   for (let refused = refusedBy(first); refused !== null; refused = refusedBy(first)) {

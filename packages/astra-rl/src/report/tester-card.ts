@@ -164,7 +164,7 @@ const shown = (value: unknown) => (typeof value === "string" ? value : JSON.stri
 const sectionOf = (value: unknown): Section =>
   typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Section) : {};
 
-/** A model as its name: a folder's last part, since the rest of the path is nobody's. */
+/** A model as its name: a folder's last part, since the rest of the path is private. */
 function modelOf(setting: unknown): string {
   const { path, model, type } = sectionOf(setting) as { path?: string; model?: string; type?: string };
   const name = typeof setting === "string" ? setting : (path ?? model ?? type ?? "a model");

@@ -44,7 +44,7 @@ export async function serve(
   const isLocal = isLoopback(host);
   if (!isLocal && token === undefined) {
     throw new UsageError(
-      `--host ${host}: whoever reaches this address could use the model; set a token (--token-env NAME), or listen on 127.0.0.1`,
+      `--host ${host}: anyone who reaches this address could use the model; set a token (--token-env NAME), or listen on 127.0.0.1`,
     );
   }
   const engine = new Engine([...new Set(models.map(({ batch }) => batch))], queue);

@@ -19,7 +19,7 @@ const MOST_OF_DEVICE = 1 << 26;
 const MOST_BYTES = 1 << 28;
 
 /** Read timeout of a pipe, without and with a writer. Milliseconds. */
-const PIPE_PATIENCE = { nobody: 10_000, somebody: 60_000 };
+const PIPE_PATIENCE = { withoutWriter: 10_000, withWriter: 60_000 };
 /** Polling interval in milliseconds. */
 const PIPE_PAUSE = 20;
 
@@ -90,10 +90,10 @@ async function readPipe(path: string): Promise<Buffer> {
       }
       // 0 bytes mean the end after some data; before that, no writer has opened the pipe.
       if (count === 0 && bytes > 0) return Buffer.concat(chunks);
-      const patience = count === 0 ? PIPE_PATIENCE.nobody : PIPE_PATIENCE.somebody;
+      const patience = count === 0 ? PIPE_PATIENCE.withoutWriter : PIPE_PATIENCE.withWriter;
       if (performance.now() - silentSince > patience) {
         throw new UsageError(
-          `${path}: is a pipe to which nobody wrote for ${patience / 1000} s; name a file`,
+          `${path}: is a pipe to which nothing was written for ${patience / 1000} s; name a file`,
         );
       }
       await new Promise((resolve) => setTimeout(resolve, PIPE_PAUSE));

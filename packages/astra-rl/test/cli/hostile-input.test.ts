@@ -138,7 +138,7 @@ describe.skipIf(!hasPipes)("pipes", () => {
     const began = performance.now();
     const { code, err } = await runCommand("eval", run, "--quiet", "--set", `prompts.test=${pipe("p")}`);
     expect(code).toBe(2);
-    expect(err).toContain(`${path("p")}: is a pipe to which nobody wrote for 10 s; name a file`);
+    expect(err).toContain(`${path("p")}: is a pipe to which nothing was written for 10 s; name a file`);
     expect(performance.now() - began).toBeLessThan(30_000);
   });
 

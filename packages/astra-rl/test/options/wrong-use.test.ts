@@ -97,7 +97,7 @@ describe("parts of the wrong type", () => {
     [{ callbacks: [{ name: "watch", onStep: 3 }] }, "callbacks[0].onStep must be a function, got 3"],
     [
       { callbacks: [{ name: "watch", onstep: () => {} }] },
-      "callbacks[0] has onstep, which nobody calls; did you mean onStep?",
+      "callbacks[0] has onstep, which is never called; did you mean onStep?",
     ],
     [{ credit: "back-up" }, 'credit must be a function, got "back-up"'],
     [{ onProgress: true }, "onProgress must be a function, got true"],

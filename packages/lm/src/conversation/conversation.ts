@@ -1,7 +1,7 @@
 import { describeValue, UsageError } from "@astra-rl/torch";
 import type { FinishReason } from "../generation/stop.js";
 
-/** Origin of a message. "around": context that models read but nobody generated, and that is never scored. */
+/** Origin of a message. "around": context that models read, neither generated nor scored. */
 export type From = "system" | "prompt" | "tester" | "target" | "around";
 
 /** How a model sampled a message, in its own tokens. */
