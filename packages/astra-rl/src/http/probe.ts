@@ -52,7 +52,11 @@ export async function probeServer(
   const known: { limit: ServerTraits["limit"]; omitted: string[] } = { limit: "max_tokens", omitted: [] };
   const ask = async (seed: number, changed: Partial<ProbeRequest> = {}, extra: object = {}) => {
     const { body, most } = requestOf(known, { question: QUESTIONS.varied, seed, ...changed });
-    return { reply: await server.ask({ body: { ...body, ...extra }, most, attempts: PROBE_ATTEMPTS }), body, most };
+    return {
+      reply: await server.ask({ body: { ...body, ...extra }, most, attempts: PROBE_ATTEMPTS }),
+      body,
+      most,
+    };
   };
   let first = await ask(1);
   for (let refused = refusedBy(first); refused !== null; refused = refusedBy(first)) {

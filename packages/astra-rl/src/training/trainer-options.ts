@@ -37,7 +37,10 @@ const callback = objectOption<TrainingCallback<never, never>>(
     for (const key of Object.keys(hooks)) {
       const near = /^on/iu.test(key) && !HOOKS.includes(key as Hook) ? closest(key, HOOKS) : null;
       if (near === null) continue;
-      context.addIssue({ code: "custom", message: `has ${key}, which is never called; did you mean ${near}?` });
+      context.addIssue({
+        code: "custom",
+        message: `has ${key}, which is never called; did you mean ${near}?`,
+      });
     }
   });
 
