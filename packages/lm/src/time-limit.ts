@@ -6,7 +6,10 @@ export class TimeLimitError extends Error {}
 const call = new Script("work()");
 let sandbox: { context: Context; globals: { work?: () => unknown } } | undefined;
 
-/** Share of the limit that the process must have computed; below, other processes kept it waiting. Work that is not hostile needs a thousandth. */
+/**
+ * Share of the limit that the process must have computed; below, other processes kept it waiting. Half is enough: work
+ * that is not hostile needs a thousandth.
+ */
 const LEAST_SHARE = 0.5;
 /** How many times the limit is waited for at most, on a machine that is busy otherwise. */
 const MOST_WAITING = 32;

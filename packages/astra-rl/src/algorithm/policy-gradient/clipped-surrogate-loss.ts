@@ -3,7 +3,7 @@ import { z } from "zod";
 import { parseOptions } from "../../options/index.js";
 import { policyOptions } from "./policy-options.js";
 
-/** It takes the options of its algorithm, of which it uses these. */
+/** The other options of an algorithm, which gives the loss all of its own, are ignored. */
 const clippedSurrogateOptions = z.object({
   clipRange: policyOptions.clipRange,
   clipRangeHigher: policyOptions.clipRangeHigher,

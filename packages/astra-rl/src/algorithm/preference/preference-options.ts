@@ -16,9 +16,10 @@ export const pairOptions = z.strictObject({
   epochs: z.number().int().min(1).default(1).describe("How often the pairs of an experience are passed over"),
 });
 
-/** Options of a loss on the margin over the baseline; it takes those of its algorithm, of which it uses these. */
+/** Options of a loss on the margin over the baseline. It ignores the other options of its algorithm, which gives it all. */
 export const marginLossOptions = z.object({
   beta: z.number().positive().default(0.1).describe("How strongly the tester is held to the baseline"),
+  // From ½ on, the rejected continuation would be preferred.
   labelSmoothing: z.number().min(0).lt(0.5).default(0).describe("Assumed share of wrong preferences"),
   lengthNormalize: z
     .boolean()
