@@ -2,7 +2,6 @@ import { statSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { fileDigest, UsageError } from "@astra-rl/torch";
-import { resolve as resolvePackage } from "import-meta-resolve";
 import { didYouMean } from "../options/index.js";
 import { messageOf } from "../core/index.js";
 import type { Role } from "../kinds/index.js";
@@ -41,7 +40,7 @@ export async function loadUserModule<R extends Role>(
   if (specifier === "" || name === "") {
     throw new UsageError(`must look like ./file.js#name or package#name, got ${JSON.stringify(reference)}`);
   }
-  const file = locate(specifier, resolve(base));
+  const file = await locate(specifier, resolve(base));
   let exported: Record<string, unknown>;
   try {
     exported = (await import(pathToFileURL(file).href)) as Record<string, unknown>;
@@ -67,7 +66,7 @@ export async function loadUserModule<R extends Role>(
   return { reference: absolute, file, sha256: fileDigest(file), kind: userKind(role, absolute, name, value) };
 }
 
-function locate(specifier: string, folder: string): string {
+async function locate(specifier: string, folder: string): Promise<string> {
   if (looksLikeFile(specifier)) {
     const file = specifier.startsWith("file:") ? fileURLToPath(specifier) : resolve(folder, specifier);
     const found = statSync(file, { throwIfNoEntry: false });
@@ -75,6 +74,8 @@ function locate(specifier: string, folder: string): string {
     if (!found.isFile()) throw new UsageError(`${file} must be a file, got a folder`);
     return file;
   }
+  // Imported when a package is named: every command starts sooner.
+  const { resolve: resolvePackage } = await import("import-meta-resolve");
   try {
     // Resolved like an import statement in that folder; "noop.js" need not exist.
     return fileURLToPath(resolvePackage(specifier, pathToFileURL(join(folder, "noop.js")).href));

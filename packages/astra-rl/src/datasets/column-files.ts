@@ -1,6 +1,4 @@
-import { tableFromIPC } from "@uwdata/flechette";
 import { UsageError } from "@astra-rl/torch";
-import { parquetMetadata, parquetReadObjects, parquetSchema } from "hyparquet";
 
 /** One column of a file, by row. */
 export interface FileColumn {
@@ -17,6 +15,8 @@ export async function readParquetColumn(
   choose: ChooseColumn,
   path: string,
 ): Promise<FileColumn> {
+  // As the other reader, imported when a file needs it: every command starts sooner.
+  const { parquetMetadata, parquetReadObjects, parquetSchema } = await import("hyparquet");
   // Copied, because a Node Buffer may be a view of a larger ArrayBuffer.
   const file = new Uint8Array(bytes).buffer;
   const metadata = explained(path, "Parquet", () => parquetMetadata(file));
@@ -54,6 +54,7 @@ export async function readArrowColumn(
   choose: ChooseColumn,
   path: string,
 ): Promise<FileColumn> {
+  const { tableFromIPC } = await import("@uwdata/flechette");
   const table = explained(path, "Arrow", () => tableFromIPC(new Uint8Array(bytes)));
   const column = choose(table.names.map(String));
   return explained(path, "Arrow", () => ({ column, values: [...table.getChild(column)] }));
