@@ -90,8 +90,8 @@ export default defineConfig({
     // A project adds to what it extends, so the files are named in the projects alone.
     projects: [unitProject, engineProject, ...otherInstructionSets()],
     pool: "forks",
-    // At most eight, for the memory that each takes. More than cores would be a tenth faster, and tests that measure
-    // processor time would measure the others as well.
+    // At most eight, for the memory that each takes. One more than cores is a tenth faster, but work then takes more
+    // processor time, which some tests bound.
     maxWorkers: Math.min(8, Math.max(2, availableParallelism())),
     testTimeout: 60_000,
     hookTimeout: 60_000,

@@ -40,9 +40,11 @@ for (const [name, ...args] of RUNS) {
 const killed = fileURLToPath(new URL("kill-ranks.mjs", import.meta.url));
 const moments = ["--moments", String(Math.ceil(Number(times) / 2)), "--seed", seed];
 if (spawnSync(process.execPath, [killed, ...moments], { stdio: "inherit" }).status !== 0) failed += 1;
+const run = (program, ...args) => spawnSync(program, args, { stdio: "inherit" }).status === 0;
+// The check of a GPU, with the CPU in its place.
+if (!run("npm", "run", "check:cuda", "--", "--device", "cpu", "--only", "runs,commands")) failed += 1;
 // Programs of others, on both sides of the API. Each is installed into the folder for temporary files, unless its variable names one.
 const folder = join(tmpdir(), "astra-rl-tools");
-const run = (program, ...args) => spawnSync(program, args, { stdio: "inherit" }).status === 0;
 const pip = (environment, ...args) =>
   (existsSync(environment) || run("python3", "-m", "venv", environment)) &&
   run(join(environment, "bin", "pip"), "install", "-q", ...args);

@@ -18,9 +18,9 @@ const MOST_WAITING = 32;
  * Runs synchronous work defined by a model's files, such as a chat template or a regular expression, and interrupts it
  * after a time limit, even within one match of a regular expression. Costs about 0.1 ms per call.
  *
- * The limit is one of the processor's time: on a busy machine, work that has hardly run is started again with more time. It may
- * be interrupted anywhere, without running its `finally` blocks: it must not modify anything that is used afterwards. Its
- * memory is not limited.
+ * Waiting for the processor does not count: on a busy machine, work that has run for less than half of its limit is
+ * started again with more time. Work may be interrupted anywhere, without running its `finally` blocks: it must not
+ * modify anything that is used afterwards. Its memory is not limited.
  *
  * @throws TimeLimitError if it takes longer
  */

@@ -22,7 +22,7 @@ const IDLE_SHARE = 0.05;
  * Handles Ctrl-C: the first stops cleanly after the current step, or at once if the step only waits; a second one
  * kills the process, even during a computation that blocks JavaScript.
  *
- * @param computes whether this process itself computes, with the engine that is loaded here if it is not yet
+ * @param computes whether this process itself computes; false where others do, so that the engine is not loaded
  */
 export function stopOnInterrupt(
   output: Output,
@@ -32,11 +32,9 @@ export function stopOnInterrupt(
   const controller = new AbortController();
   const onSignal = (name: NodeJS.Signals) => {
     if (controller.signal.aborted) {
-      // Elsewhere the engine does it.
-      if (!computes) {
-        end();
-        process.kill(process.pid, name);
-      }
+      // Not reached with the engine, which ends the process before JavaScript runs.
+      end();
+      process.kill(process.pid, name);
       return;
     }
     output.alert(line);

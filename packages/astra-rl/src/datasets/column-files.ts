@@ -15,7 +15,7 @@ export async function readParquetColumn(
   choose: ChooseColumn,
   path: string,
 ): Promise<FileColumn> {
-  // As the other reader, imported when a file needs it: every command starts sooner.
+  // Readers are imported where a file needs them, so that other commands start sooner.
   const { parquetMetadata, parquetReadObjects, parquetSchema } = await import("hyparquet");
   // Copied, because a Node Buffer may be a view of a larger ArrayBuffer.
   const file = new Uint8Array(bytes).buffer;
