@@ -69,7 +69,14 @@ export class ChatTemplate {
     } = {},
   ): string {
     const { addGenerationPrompt = false, variables = {}, date } = options;
-    const given = { messages, add_generation_prompt: addGenerationPrompt, ...variables };
+    // transformers passes `tools` and `documents` always, as None where there are none.
+    const given = {
+      messages,
+      tools: null,
+      documents: null,
+      add_generation_prompt: addGenerationPrompt,
+      ...variables,
+    };
     return this.template.render({ ...this.specials, ...given }, date);
   }
 }
