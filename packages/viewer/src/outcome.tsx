@@ -1,4 +1,4 @@
-import type { EvaluationSummary, ReportRecord, TargetSummary } from "astra-rl/records";
+import type { Doubt, EvaluationSummary, ReportRecord, TargetSummary } from "astra-rl/records";
 import { percent, plain, pValue, signed, whole } from "./figures.js";
 import { Interval } from "./intervals.js";
 import { diversityAt, knownRates, numberAt, type Rate, type RateDifference } from "./measures.js";
@@ -135,7 +135,9 @@ function TargetCell({ found }: { found: TargetSummary | undefined }) {
         {found.n_successes} of {found.n_scored}
       </small>
       <Interval interval={interval} />
-      {found.doubts.length > 0 && <small class="error">{found.doubts.map(shown).join("; ")}</small>}
+      {found.doubts.length > 0 && (
+        <small class="error">{found.doubts.map(({ reason }) => shown(reason)).join("; ")}</small>
+      )}
     </>
   );
 }
@@ -162,11 +164,15 @@ function headingOf(evaluations: ReportRecord["evaluations"], comparison: ReportR
 }
 
 /** That figures say nothing of the target, and why; nothing where they do say something. */
-export function NoVerdict({ of, doubts }: { of: string; doubts: readonly string[] }) {
+export function NoVerdict({ of, doubts }: { of: string; doubts: readonly Doubt[] }) {
   if (doubts.length === 0) return null;
+  const figures = doubts.filter(({ about }) => about === "figures");
+  // The figures hold, but little harm is no evidence of safety.
+  const doubtful = figures.length === 0;
   return (
     <p class="no-verdict" role="alert">
-      <strong>No verdict on the target</strong> ({shown(of)}): {doubts.map(shown).join("; ")}
+      <strong>{doubtful ? "Doubtful" : "No verdict on the target"}</strong> ({shown(of)}):{" "}
+      {(doubtful ? doubts : figures).map(({ reason }) => shown(reason)).join("; ")}
     </p>
   );
 }

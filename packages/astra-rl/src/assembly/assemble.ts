@@ -77,12 +77,14 @@ export async function assembleLoggers({ logging, training, seed }: Configuration
  * depth and threshold.
  *
  * @param system created from this configuration; its embedder compares attacks
+ * @param options.trainingPrompts prompts that training has seen, which held-out ones are counted against
  * @throws UsageError for a depth that the sampler does not accept
  */
 export async function assembleEvaluator<E extends AnyEvaluator = ASTEvaluator>(
   configuration: Configuration,
   system: System,
   prompts: readonly Prompt[],
+  { trainingPrompts = [] }: { trainingPrompts?: readonly Prompt[] } = {},
 ): Promise<E> {
   const { sampler, evaluation, seed } = configuration;
   const { depth, threshold } = evaluation;
@@ -120,6 +122,8 @@ export async function assembleEvaluator<E extends AnyEvaluator = ASTEvaluator>(
   const evaluator: unknown = new ASTEvaluator(paths, evaluated, {
     threshold,
     repeats: evaluation.repeats,
+    controls: evaluation.controls,
+    trainingPrompts: trainingPrompts.map(String),
     ...(secondScorer === undefined ? {} : { secondScorer }),
     ...(judges === undefined || scorer !== undefined ? {} : { scorer: judges.scorer }),
     ...(judges === undefined || embedder !== undefined ? {} : { embedder: judges.embedder }),

@@ -13,7 +13,7 @@ export {
 export { assembleEvaluationSystem, assembleReward, assembleSystem } from "./assemble-system.js";
 export { modelFormats, withToday, type ModelFormats } from "./model-formats.js";
 export { embeddedConfigurationPath, isEmbedded, modelSource } from "./model-source.js";
-export { loadPrompts } from "./prompts.js";
+export { loadPrompts, trainingPromptsOf } from "./prompts.js";
 export { withComputeTypes, withRecordedTypes, writeResolvedConfiguration } from "./resolved-configuration.js";
 export {
   describeMeasured,

@@ -1,6 +1,28 @@
+import { existsSync } from "node:fs";
 import type { HubOptions } from "@astra-rl/lm";
 import { EMBEDDED, type Configuration } from "../configuration/index.js";
-import { defaultPrompts, readPrompts, type Prompt, type PromptSplit } from "../datasets/index.js";
+import {
+  defaultPrompts,
+  isRemotePrompts,
+  readPrompts,
+  type Prompt,
+  type PromptSplit,
+} from "../datasets/index.js";
+
+/**
+ * The prompts that training has seen: those of the training split, or the given ones if they are the same. Ones that would have
+ * to be downloaded for it are taken to be others.
+ */
+export async function trainingPromptsOf(
+  configuration: Configuration,
+  split: PromptSplit,
+  prompts: readonly Prompt[],
+): Promise<readonly Prompt[]> {
+  const { train, [split]: source } = configuration.prompts;
+  if (train === source) return prompts;
+  const isHere = train === EMBEDDED || (!isRemotePrompts(train) && existsSync(train));
+  return isHere ? loadPrompts(configuration, "train") : [];
+}
 
 /** Loads the prompts of one split. @throws UsageError for a file that is missing, empty or invalid */
 export async function loadPrompts(

@@ -1,6 +1,6 @@
 import { Command } from "@commander-js/extra-typings";
 import { compareAll, type LabelledEvaluation } from "../evaluation/index.js";
-import { doubtsOfEvaluation } from "../records/index.js";
+import { doubtsOfEvaluation, doubtsOfFigures } from "../records/index.js";
 import { compareTable, rewardHack, tableLines, tableMarkdown, transferTable } from "../report/index.js";
 import { NoVerdictError } from "./exit.js";
 import { readEvaluation } from "./files.js";
@@ -49,7 +49,10 @@ export function compareCommand(streams: Streams) {
       }
       for (const hack of hacks) if (hack !== null && !json) output.result(`\n${hack}`);
       const doubts = evaluations.flatMap(({ label, evaluation }) =>
-        doubtsOfEvaluation(evaluation.summary).map((doubt) => `in ${label} ${doubt}`),
+        doubtsOfFigures(doubtsOfEvaluation(evaluation.summary)).map((doubt) => ({
+          ...doubt,
+          reason: `in ${label} ${doubt.reason}`,
+        })),
       );
       if (doubts.length > 0) throw new NoVerdictError("compare", doubts);
     });

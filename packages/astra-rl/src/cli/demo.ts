@@ -11,7 +11,12 @@ import {
   type Override,
 } from "../configuration/index.js";
 import { compareEvaluations } from "../evaluation/index.js";
-import { doubtsOfEvaluation, stringifyEvaluation, type ModelIdentity } from "../records/index.js";
+import {
+  doubtsOfEvaluation,
+  doubtsOfFigures,
+  stringifyEvaluation,
+  type ModelIdentity,
+} from "../records/index.js";
 import { comparisonReport, htmlReport, readReport } from "../report/index.js";
 import {
   assembleSystem,
@@ -123,7 +128,7 @@ export function demoCommand(streams: Streams) {
         output.note(`Finished in ${duration((performance.now() - started) / 1000)}.`);
         output.note(`Open in a browser: ${resolve(page)}`);
         if (!json) for (const line of ["", ...withYourOwnModels()]) output.result(line);
-        const doubts = doubtsOfEvaluation(after.summary);
+        const doubts = doubtsOfFigures(doubtsOfEvaluation(after.summary));
         if (doubts.length > 0) throw new NoVerdictError("demo", doubts);
       } finally {
         interruption.end();

@@ -1,9 +1,16 @@
-import { assembleEvaluator, describeMeasured, modelFormats, type ModelFormats } from "../assembly/index.js";
+import {
+  assembleEvaluator,
+  describeMeasured,
+  modelFormats,
+  trainingPromptsOf,
+  type ModelFormats,
+} from "../assembly/index.js";
 import type { Configuration } from "../configuration/index.js";
 import type { System } from "../core/index.js";
 import type { Prompt, PromptSplit } from "../datasets/index.js";
 import {
   doubtsOfEvaluation,
+  doubtsOfFigures,
   type EvaluationRecord,
   type ModelIdentity,
   type ServerRecord,
@@ -40,7 +47,8 @@ export async function evaluate(
   },
 ): Promise<EvaluationRecord> {
   const { rollouts: wanted, repeats, batchSize } = configuration.evaluation;
-  const evaluator = await assembleEvaluator(configuration, system, prompts);
+  const trainingPrompts = await trainingPromptsOf(configuration, split, prompts);
+  const evaluator = await assembleEvaluator(configuration, system, prompts, { trainingPrompts });
   const total = Math.min(wanted ?? Infinity, repeats * prompts.length);
   const progress = new Progress(output, { unit: "rollout", total });
   const figures = await withMemoryAdvice("evaluation", () =>
@@ -77,6 +85,6 @@ export function showEvaluation(
 ): void {
   if (json) output.json(record);
   else for (const line of [...evaluationReport(record), ...foundReport(record)]) output.result(line);
-  const doubts = doubtsOfEvaluation(record.summary);
+  const doubts = doubtsOfFigures(doubtsOfEvaluation(record.summary));
   if (doubts.length > 0) throw new NoVerdictError(command, doubts);
 }

@@ -1,5 +1,5 @@
 import { AstraError, diskReason, UsageError } from "@astra-rl/torch";
-import { noVerdict } from "../records/index.js";
+import { noVerdict, type Doubt } from "../records/index.js";
 import { printable } from "../report/index.js";
 
 /**
@@ -13,9 +13,12 @@ export const EXIT = { done: 0, failed: 1, usage: 2, noVerdict: 3, closedPipe: 14
 export class NoVerdictError extends AstraError {
   override name = "NoVerdictError";
 
-  /** @param command prefix of the line */
-  constructor(command: string, doubts: readonly string[]) {
-    super(`${command}: ${noVerdict(doubts)}`);
+  /**
+   * @param command prefix of the line
+   * @param advice what to do about it
+   */
+  constructor(command: string, doubts: readonly Doubt[], advice = "") {
+    super(`${command}: ${noVerdict(doubts)}${advice}`);
   }
 }
 

@@ -5,7 +5,7 @@ import { AstraError, UsageError } from "@astra-rl/torch";
 import { parse } from "yaml";
 import { parseOverride } from "../configuration/index.js";
 import { statistics } from "../evaluation/index.js";
-import { parseEvaluationLine } from "../records/index.js";
+import { doubt, parseEvaluationLine } from "../records/index.js";
 import { linesOf, percent, plain, table } from "../report/index.js";
 import { runProgram, trainArguments } from "./child.js";
 import { EXIT, NoVerdictError } from "./exit.js";
@@ -132,7 +132,8 @@ export async function runSweep(sweep: Sweep, output: Output, signal: AbortSignal
   if (failed.length > 0)
     throw new AstraError(`train: ${failed.length} of ${runs.length} runs failed: ${failed.join(", ")}`);
   const doubtful = [...codes].filter(([, code]) => code === EXIT.noVerdict).map(([name]) => name);
-  if (doubtful.length > 0) throw new NoVerdictError("train", [`${doubtful.join(", ")} gave none`]);
+  if (doubtful.length > 0)
+    throw new NoVerdictError("train", [doubt("no-verdict", `${doubtful.join(", ")} gave none`)]);
 }
 
 const folderOf = ({ name }: Setting, seed: number): string =>

@@ -30,7 +30,13 @@ import { gridOption, runSweep, seedsOption, settingsOf } from "./sweep.js";
 import { stopOnInterrupt } from "./interruption.js";
 import { NoVerdictError } from "./exit.js";
 import { introduceModels, keepAnswersOf } from "./models.js";
-import { doubtsOfEvaluation, doubtsOfTraining, parseMetricsLines } from "../records/index.js";
+import {
+  doubtsOfEvaluation,
+  doubtsOfFigures,
+  doubtsOfTraining,
+  parseMetricsLines,
+  type Doubt,
+} from "../records/index.js";
 import { foundReport } from "../report/index.js";
 import { createOutput, type Output, type Streams } from "./output.js";
 import { inProcesses, processesOption, requireSame } from "./ranks.js";
@@ -176,7 +182,9 @@ async function train(
       for (const line of foundReport(lastEvaluation)) output.note(line);
     if (!isFirst) return;
     writeCard(folder);
-    const evaluated = lastEvaluation ? doubtsOfEvaluation(lastEvaluation.summary).map(inEvaluation) : [];
+    const evaluated = lastEvaluation
+      ? doubtsOfFigures(doubtsOfEvaluation(lastEvaluation.summary)).map(inEvaluation)
+      : [];
     const doubts = [...doubtsOfRun(folder), ...evaluated];
     const tags = ["best", "last"].filter((tag) => existsSync(join(folder, "checkpoints", tag)));
     const checkpoints = tags.map((tag) => join(folder, "checkpoints", tag));
@@ -200,10 +208,13 @@ async function train(
 /** For an empty name, for example from an unset shell variable. */
 const NO_FOLDER = '--run-dir: must name a folder, got ""';
 
-const inEvaluation = (doubt: string) => `in the last evaluation ${doubt}`;
+const inEvaluation = (doubt: Doubt): Doubt => ({
+  ...doubt,
+  reason: `in the last evaluation ${doubt.reason}`,
+});
 
 /** Reasons why a run's training says nothing about the target. A custom trainer may not write metrics.jsonl. */
-function doubtsOfRun(folder: string): string[] {
+function doubtsOfRun(folder: string): Doubt[] {
   const file = join(folder, "metrics.jsonl");
   return existsSync(file) ? doubtsOfTraining(parseMetricsLines(readFileSync(file, "utf8"), file)) : [];
 }

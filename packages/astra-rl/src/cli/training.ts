@@ -7,7 +7,7 @@ import {
 } from "../assembly/index.js";
 import type { Configuration } from "../configuration/index.js";
 import type { Graph, System } from "../core/index.js";
-import { doubtsOfStep, NOTHING_LEARNED, type MetricsRecord } from "../records/index.js";
+import { doubtsOfStep, reasonsOf, type MetricsRecord } from "../records/index.js";
 import type { HFASTTrainerOptions, TrainingCallback } from "../training/index.js";
 import { StoppedError, StoppedWaitingError, stoppedLine } from "./interruption.js";
 import { downloadNotes } from "./options.js";
@@ -83,9 +83,9 @@ function stepDoubts(output: Output): TrainingCallback {
       const doubts = hasSpoken ? [] : doubtsOfStep(record);
       if (doubts.length === 0) return;
       const first = failure === null ? "" : `, first with "${failure}"`;
-      const line = `step ${record.step}: says nothing of the target: ${doubts.join("; ")}${first} (said once)`;
+      const line = `step ${record.step}: this step is inconclusive: ${reasonsOf(doubts)}${first} (shown once)`;
       // A single step with nothing to learn from is common.
-      if (doubts.every((doubt) => doubt === NOTHING_LEARNED)) {
+      if (doubts.every(({ rule }) => rule === "nothing-learned")) {
         if (!hasNoted) output.note(line);
         hasNoted = true;
         return;

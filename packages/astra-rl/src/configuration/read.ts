@@ -21,6 +21,7 @@ import {
   type Configuration,
   type KindSection,
 } from "./schema.js";
+import { checkpointOf, type ModelSetting } from "./references.js";
 import { Source } from "./source.js";
 import { isModuleReference, loadUserModule, looksLikeFile, type UserModule } from "./user-module.js";
 
@@ -49,6 +50,7 @@ export async function parseConfiguration(
 ): Promise<Configuration> {
   const source = Source.ofFile(text, path, overrides);
   const { data, modules } = await check(source, path, configurationSchema);
+  chooseScorer(data, source);
   const misfit = await misfitOf(data, trains);
   if (misfit !== null) throw source.mistake(misfit.path, misfit.message);
   return withHashes(data, modules, source);
@@ -76,6 +78,27 @@ export async function parseKindSection(
 /** The resolved configuration as YAML, in schema order; parsing it gives the same configuration. */
 export const stringifyConfiguration = (configuration: Configuration): string =>
   stringify(configuration, { lineWidth: 110 });
+
+/**
+ * Without a `scorer`, the models of the package are judged by the scorer that was made for them, and a system of its own by its
+ * own reward. What counts as harm in other models is the user's choice.
+ */
+function chooseScorer(configuration: Configuration, source: Source): void {
+  if (Object.hasOwn(source.content, "scorer")) return;
+  const { models, system } = configuration;
+  if (system !== undefined) {
+    configuration.scorer = { type: "none" };
+    return;
+  }
+  const isOurs = (model: ModelSetting) => (checkpointOf(model) ?? "").startsWith(`${EMBEDDED}:`);
+  if ([models.target, ...models.otherTargets].every(isOurs)) return;
+  throw source.mistake(
+    ["scorer"],
+    "is required for a target of your own, since it says what counts as harm: {type: detoxify} for toxicity, {type: " +
+      "llama-guard}, {type: classifier, …}, {type: judge, …}, a keyword list, or a module of your own; {type: embedded} knows mild " +
+      "English insults and nothing else",
+  );
+}
 
 /** Imports modules, validates everything, and makes file paths absolute. */
 async function check<T extends Record<string, unknown>>(

@@ -253,6 +253,14 @@ const evaluationSection = (modules: ModuleTypes) =>
       .meta(FREE)
       .describe("A response with at least this score counts as harmful"),
     batchSize: whole(1).default(64).meta(FREE).describe("Rollouts grown together"),
+    controls: z
+      .array(z.string().min(1))
+      .default([])
+      .meta(FREE)
+      .describe(
+        "Texts that the scorer must find harmful, scored as responses in eval. Where nothing was found, they show that the scorer " +
+          "can find something; without one, gate gives no verdict then",
+      ),
     secondScorer: nestedSections(modules)
       .scorer.optional()
       .meta(FREE)

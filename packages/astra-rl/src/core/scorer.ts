@@ -1,5 +1,5 @@
 import { Conversation } from "@astra-rl/lm";
-import { describeValue } from "@astra-rl/torch";
+import { describeValue, UsageError } from "@astra-rl/torch";
 import { z } from "zod";
 import { checkCount, ContractError } from "./checks.js";
 import { attempt, type Failure, type RetryOptions } from "./failure.js";
@@ -238,3 +238,15 @@ export const scorerOption = z.custom<Scorer>(
 );
 
 const wait = (milliseconds: number) => new Promise<void>((resolve) => setTimeout(resolve, milliseconds));
+
+/** Judges nothing: for environments in which the reward of the system itself decides. */
+export class NoScorer extends Scorer {
+  readonly name = "none";
+
+  override score(): Promise<ScoreOutcome[]> {
+    throw new UsageError(
+      "scorer: none judges nothing, but a reward term or an evaluation asks for a score; choose a scorer, or a reward " +
+        "without one",
+    );
+  }
+}

@@ -13,6 +13,7 @@ import {
   Message,
   type Model,
   type Node,
+  NoScorer,
   NotedMessage,
   type PromptOf,
   type Sampler,
@@ -28,7 +29,7 @@ import {
   type EvaluationTurn,
 } from "../records/index.js";
 import { measureDiversity } from "./diversity/index.js";
-import { DEFAULT_THRESHOLD, harmlessProbeSuccess, meanOfKnown, summarize } from "./summarize.js";
+import { DEFAULT_THRESHOLD, harmlessProbeSuccess, isScored, meanOfKnown, summarize } from "./summarize.js";
 
 const CONFIDENCE_RULE = "must be a number between 0 and 1, such as 0.95";
 
@@ -49,6 +50,10 @@ const options = z.strictObject({
   ).optional(),
   /** Scores at or above this count as harmful. */
   threshold: z.number().gt(0).max(1).default(DEFAULT_THRESHOLD),
+  /** Texts that the scorer must find harmful: without one, a scorer that finds nothing has not shown that it can. */
+  controls: z.array(z.string().min(1)).default([]),
+  /** Prompts that training has seen: held-out ones among the starts are counted. */
+  trainingPrompts: z.array(z.string()).default([]),
   /** Confidence level of the intervals. */
   confidence: z.number().gt(0, CONFIDENCE_RULE).lt(1, CONFIDENCE_RULE).default(0.95),
 });
@@ -74,20 +79,23 @@ export type Scores = ReadonlyMap<Node, TurnScores>;
  * with its probe. If the scorer is the system's own, the scores recorded during rollout are reused.
  */
 export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRecord> {
-  readonly scorer: Scorer;
+  /** null where the system has none: then only scores that its `assess` records count. */
+  readonly scorer: Scorer | null;
   readonly secondScorer: Scorer | null;
   readonly embedder: Embedder;
   readonly threshold: number;
   readonly confidence: number;
-  /** Starts without repeats; null where each is tried once. */
-  readonly #prompts: number | null;
+  readonly #controls: readonly string[];
+  readonly #trainingPrompts: ReadonlySet<string>;
+  /** Number of starts without repeats; null where the evaluation has none. */
+  readonly #starts: number | null;
   readonly #scorerIsSystems: boolean;
   /** Whether actions are messages; only then do empty texts count as a problem. */
   #readsMessages = false;
 
   /**
    * @param starts prompts or episodes to evaluate; null takes their number from `evaluate({ rollouts })`
-   * @throws UsageError if there is no scorer, or if the threshold or confidence is out of range, or if nothing is given to repeat
+   * @throws UsageError if the threshold or confidence is out of range, or if nothing is given to repeat
    */
   constructor(
     sampler: Sampler,
@@ -95,27 +103,24 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
     given: ASTEvaluatorOptions = {},
   ) {
     const parsed = parseOptions("ASTEvaluator", options, given);
-    const { scorer, secondScorer = null, repeats, embedder, threshold, confidence } = parsed;
+    const { scorer, secondScorer = null, repeats, embedder, threshold, confidence, controls } = parsed;
     if (starts === null && repeats > 1) {
       throw new UsageError("ASTEvaluator: repeats needs starts, which are tried several times; pass them");
     }
     // What is no list is refused there.
     const isRepeated = repeats > 1 && Array.isArray(starts);
     super(sampler, isRepeated ? Array.from({ length: repeats }, () => [...starts]).flat() : starts);
-    this.#prompts = starts === null || repeats === 1 ? null : starts.length;
+    this.#starts = starts === null ? null : starts.length;
     const { scorer: own, embedder: systems } = sampler.system as { scorer?: unknown; embedder?: unknown };
     const chosen = scorer ?? own;
-    if (!(chosen instanceof Scorer)) {
-      throw new UsageError(
-        "ASTEvaluator: needs a scorer, since the sampler's system has none; pass { scorer }",
-      );
-    }
-    this.scorer = chosen;
+    this.scorer = chosen instanceof Scorer && !(chosen instanceof NoScorer) ? chosen : null;
+    this.#controls = controls;
+    this.#trainingPrompts = new Set(parsed.trainingPrompts);
     this.secondScorer = secondScorer;
     this.embedder = embedder ?? (systems instanceof Embedder ? systems : new HashedNgramEmbedder());
     this.threshold = threshold;
     this.confidence = confidence;
-    this.#scorerIsSystems = chosen === own;
+    this.#scorerIsSystems = this.scorer === null || chosen === own;
   }
 
   protected override async measure(graphs: readonly Graph[]): Promise<GraphMetrics[]> {
@@ -138,7 +143,10 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
         return isSaid && this.#recorded(node, which) === undefined ? [[node, which] as const] : [];
       }),
     );
-    await score(this.scorer, unscored);
+    if (this.scorer !== null) {
+      requireTexts(this.scorer, unscored);
+      await score(this.scorer, unscored);
+    }
     if (this.secondScorer !== null) {
       const answered = turns.filter(hasResponse);
       await score(
@@ -154,12 +162,9 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
   }
 
   override async aggregateMetrics(all: readonly GraphMetrics[]): Promise<EvaluationRecord> {
-    const prompts = this.#prompts;
-    const details = all.map(({ overall, perTurn }, at): EvaluationDetail => ({
-      overall: { ...(overall as EvaluationOverall), ...(prompts === null ? {} : { prompt: at % prompts }) },
-      per_turn: perTurn as EvaluationTurn[],
-    }));
+    const details = this.#withPrompts(all);
     const { threshold, confidence, embedder } = this;
+    const controls = await this.#scoreControls();
     const diversity = await measureDiversity(details, { embedder });
     const targets = targetsOf(this.sampler.system);
     const summary = summarize(details, {
@@ -169,8 +174,44 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
       targets,
       second: this.secondScorer?.name ?? null,
       countsEmpty: this.#readsMessages,
+      isJudged: this.scorer !== null || details.some(isScored),
+      trainingPrompts: this.#trainingPrompts,
+      ...(controls === null ? {} : { controls }),
     });
     return { summary, details, version: EVALUATION_VERSION };
+  }
+
+  /** Marks the rollouts that start from one prompt, whether it is repeated or stands in the list twice. */
+  #withPrompts(all: readonly GraphMetrics[]): EvaluationDetail[] {
+    const firsts = new Map<unknown, number>();
+    const prompts = all.map(({ perTurn }, at) => {
+      const [turn] = perTurn as EvaluationTurn[];
+      // States that are no texts are told apart by their place among the starts.
+      const place = this.#starts === null ? at : at % this.#starts;
+      const prompt = this.#readsMessages ? (turn?.context ?? place) : place;
+      if (!firsts.has(prompt)) firsts.set(prompt, at);
+      return firsts.get(prompt)!;
+    });
+    const isShared = firsts.size < all.length;
+    return all.map(({ overall, perTurn }, at) => ({
+      overall: { ...(overall as EvaluationOverall), ...(isShared ? { prompt: prompts[at]! } : {}) },
+      per_turn: perTurn as EvaluationTurn[],
+    }));
+  }
+
+  /** Whether the scorer finds harm where there is some; null without controls. */
+  async #scoreControls(): Promise<{ n: number; n_found: number } | null> {
+    if (this.#controls.length === 0) return null;
+    if (this.scorer === null) {
+      throw new UsageError(
+        "evaluation.controls: there is no scorer that could find them harmful; leave it out",
+      );
+    }
+    const outcomes = await this.scorer.scoreAndValidate(
+      this.#controls.map((text) => exchange("", text, null)),
+    );
+    const found = outcomes.filter(({ score }) => score !== undefined && score >= this.threshold);
+    return { n: this.#controls.length, n_found: found.length };
   }
 
   /** Metrics of one conversation. */
@@ -211,19 +252,44 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
       response: String(node.response),
       probe_nll: node.likelihood?.nll ?? null,
       probe_tokens: node.likelihood?.tokens ?? null,
+      ...cutOf(node),
       error: failure === null ? null : `${failure.stage}: ${failure.message}`,
       ...(outcome === undefined ? {} : { outcome }),
     };
   }
 
-  #outcome(node: Node, which: "probe" | "response", scores: Scores): ScoreOutcome {
+  /** undefined where nothing judges it. */
+  #outcome(node: Node, which: "probe" | "response", scores: Scores): ScoreOutcome | undefined {
     const score = this.#recorded(node, which);
-    return score === undefined ? scores.get(node)![which]! : { score };
+    return score === undefined ? scores.get(node)?.[which] : { score };
   }
 
   #recorded(node: Node, which: "probe" | "response"): number | undefined {
     return this.#scorerIsSystems ? node.scores[which] : undefined;
   }
+}
+
+/**
+ * A state that is an object without a text of its own reads "[object Object]": any scorer calls that harmless.
+ *
+ * @throws UsageError if one is to be scored
+ */
+function requireTexts(scorer: Scorer, asked: readonly (readonly [Node, "probe" | "response"])[]): void {
+  for (const [node, which] of asked) {
+    if (!/^\[object \w+\]$/.test(String(node[which]))) continue;
+    throw new UsageError(
+      `ASTEvaluator: the scorer ${scorer.name} judges texts, but a ${which} of this system is an object without a text; give ` +
+        "the objects a method toString that the scorer can read, or leave the scorer out (scorer: {type: none} in a " +
+        "configuration), so that the reward decides",
+    );
+  }
+}
+
+/** Whether the response ended at its maximum length; nothing where this is unknown. */
+function cutOf(node: Node): { response_cut?: boolean } {
+  const { response } = node;
+  const { sampled = null } = response instanceof Message ? response : {};
+  return sampled === null ? {} : { response_cut: sampled.finished === "length" };
 }
 
 /** The names of a system's targets if it has several, including those never used. */

@@ -17,6 +17,13 @@ export {
   measureDiversity,
   type DiversityOptions,
 } from "./diversity/index.js";
-export { DEFAULT_THRESHOLD, summarize, type SummaryOptions } from "./summarize.js";
+export {
+  byPrompt,
+  DEFAULT_THRESHOLD,
+  isScored,
+  succeeds,
+  summarize,
+  type SummaryOptions,
+} from "./summarize.js";
 /** Intervals and tests as pure functions; a namespace, because their names are common words. */
 export * as statistics from "./statistics/index.js";

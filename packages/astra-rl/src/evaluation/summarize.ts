@@ -1,6 +1,8 @@
 import {
-  doubtsOf,
+  doubtsOfFigures,
+  doubtsOfRollouts,
   type DiversityRecord,
+  type Doubt,
   type EvaluationDetail,
   type EvaluationSummary,
   type EvaluationTurn,
@@ -33,7 +35,21 @@ export interface SummaryOptions {
   second?: string | null;
   /** Whether probes and responses are texts, so that empty ones count as a problem. @default true */
   countsEmpty?: boolean;
+  /** Whether a scorer judges the responses. @default true */
+  isJudged?: boolean;
+  /** Texts that the scorer must find harmful, and how many of them it does. @default none */
+  controls?: { n: number; n_found: number };
+  /** Prompts that training has seen. @default none */
+  trainingPrompts?: ReadonlySet<string>;
 }
+
+/** What all doubts of one evaluation share. */
+type DoubtOptions = Required<
+  Pick<SummaryOptions, "threshold" | "countsEmpty" | "isJudged" | "controls" | "trainingPrompts">
+>;
+
+/** Doubts about the scorer and the prompts, which all targets share. */
+const SHARED = /^(scorer|controls|prompts|not-judged)/;
 
 /**
  * Summarizes all rollouts.
@@ -55,15 +71,20 @@ export function summarize(
     targets = [],
     second = null,
     countsEmpty = true,
+    isJudged = true,
+    controls = { n: 0, n_found: 0 },
+    trainingPrompts = new Set(),
   }: SummaryOptions = {},
 ): EvaluationSummary {
-  const options = { threshold, confidence, countsEmpty };
+  const about = { threshold, countsEmpty, isJudged, controls, trainingPrompts };
   const each = targets.map((target): TargetSummary => {
     const own = details.filter(({ overall }) => overall.target === target);
     // A target that was never used has no metrics to doubt.
-    return { target, ...successSummary(own, options), ...(own.length === 0 ? { doubts: [] } : {}) };
+    const doubts =
+      own.length === 0 ? [] : reasonsToDoubt(own, about).filter(({ rule }) => !SHARED.test(rule));
+    return { target, ...successSummary(own, confidence), doubts };
   });
-  const { doubts, ...success } = successSummary(details, options);
+  const success = successSummary(details, confidence);
   const n = details.length;
   const scored = details.filter(isScored);
   const known = details.filter(succeeds).length;
@@ -83,9 +104,13 @@ export function summarize(
   return {
     ...success,
     ...turnCounts(details, countsEmpty),
+    n_prompts: byPrompt(details).length,
+    ...(controls.n === 0 ? {} : { controls }),
     doubts: [
-      ...doubts,
-      ...each.flatMap(({ target, doubts }) => doubts.map((doubt) => `${target}: ${doubt}`)),
+      ...reasonsToDoubt(details, about),
+      ...each.flatMap(({ target, doubts }) =>
+        doubts.map((doubt) => ({ ...doubt, reason: `${target}: ${doubt.reason}` })),
+      ),
     ],
     ...(each.length === 0 ? {} : { targets: each }),
     mean_reward: meanOfKnown(details.map((detail) => detail.overall.mean_reward)),
@@ -159,14 +184,7 @@ function rateOf(
 }
 
 /** Attack success over rollouts: all, or those of one target. */
-function successSummary(
-  details: readonly EvaluationDetail[],
-  {
-    threshold,
-    confidence,
-    countsEmpty,
-  }: Required<Pick<SummaryOptions, "threshold" | "confidence" | "countsEmpty">>,
-) {
+function successSummary(details: readonly EvaluationDetail[], confidence: number) {
   const { trials, successes, rate, interval } = rateOf(details.filter(isScored), succeeds, confidence);
   return {
     n_rollouts: details.length,
@@ -175,7 +193,6 @@ function successSummary(
     n_successes: successes,
     success_rate: rate,
     success_rate_interval: interval,
-    doubts: reasonsToDoubt(details, threshold, countsEmpty),
   };
 }
 
@@ -264,33 +281,58 @@ function turnCounts(details: readonly EvaluationDetail[], countsEmpty: boolean) 
           n_empty_responses: spoken.filter(({ response }) => isEmpty(response)).length,
         }
       : {}),
+    n_responses: spoken.length,
+    n_distinct_responses: new Set(spoken.map(({ response }) => response.trim())).size,
+    n_cut_responses: spoken.filter(({ response_cut: isCut }) => isCut === true).length,
     ...(Object.keys(outcomes).length === 0 ? {} : { outcomes }),
   };
 }
 
 function reasonsToDoubt(
   details: readonly EvaluationDetail[],
-  threshold: number,
-  countsEmpty: boolean,
-): string[] {
+  { threshold, countsEmpty, isJudged, controls, trainingPrompts }: DoubtOptions,
+): Doubt[] {
   const turns = details.flatMap(({ per_turn }) => per_turn);
-  const { n_turns, n_failed_turns, n_empty_probes, n_empty_responses } = turnCounts(details, countsEmpty);
-  const doubts = doubtsOf({
-    turns: n_turns,
-    failed: n_failed_turns,
-    emptyProbes: n_empty_probes ?? null,
-    emptyResponses: n_empty_responses ?? null,
-    probes: n_turns,
+  const counts = turnCounts(details, countsEmpty);
+  const scores = turns
+    .flatMap(({ probe_harm: probe, response_harm: response }) => [probe, response])
+    .filter((score) => score !== null);
+  const prompts = countsEmpty
+    ? byPrompt(details).flatMap(([first]) => first!.per_turn[0]?.context ?? [])
+    : [];
+  const doubts = doubtsOfRollouts({
+    turns: counts.n_turns,
+    failed: counts.n_failed_turns,
+    emptyProbes: counts.n_empty_probes ?? null,
+    emptyResponses: counts.n_empty_responses ?? null,
+    // A few actions are all that an environment without texts may have.
+    probes: countsEmpty ? counts.n_turns : null,
     distinctProbes: new Set(turns.map(({ probe }) => probe.trim())).size,
     foundHarm: turns.some(({ response_harm }) => response_harm !== null && response_harm >= threshold),
     rollouts: details.length,
     undecided: details.filter((detail) => !isScored(detail)).length,
+    isJudged,
+    scoredTexts: scores.length,
+    harmfulTexts: scores.filter((score) => score >= threshold).length,
+    controls: controls.n,
+    foundControls: controls.n_found,
+    responses: countsEmpty ? counts.n_responses : 0,
+    distinctResponses: counts.n_distinct_responses,
+    cutResponses: counts.n_cut_responses,
+    prompts: prompts.length,
+    promptsWithoutWords: prompts.filter((prompt) => !hasWord(prompt)).length,
+    promptsOfTraining: prompts.filter((prompt) => trainingPrompts.has(prompt)).length,
   });
   const error = turns.find((turn) => turn.error !== null)?.error ?? null;
-  const [first, ...rest] = doubts;
+  const first = doubts[0];
+  if (first === undefined || error === null || doubtsOfFigures([first]).length === 0) return doubts;
   // The first error is the most useful hint.
-  return first === undefined || error === null ? doubts : [`${first} (first with "${error}")`, ...rest];
+  return [{ ...first, reason: `${first.reason} (first with "${error}")` }, ...doubts.slice(1)];
 }
+
+/** Whether a text has a word: letters in a row without digits among them, which hexadecimal numbers do not have. */
+const hasWord = (text: string): boolean =>
+  text.split(/[^\p{L}\p{M}\p{N}]+/u).some((part) => /\p{L}/u.test(part) && !/\p{N}/u.test(part));
 
 /**
  * Whether a response reached the threshold but no probe up to it did; null if a text has no score, because an

@@ -2,6 +2,7 @@ import { z } from "zod";
 import { failureCause, RESPONSE_NOTES } from "../core/index.js";
 import { turnShape } from "./graph-record.js";
 import { linesParserOf, parserOf } from "./parse-record.js";
+import { doubtSchema } from "./verdict.js";
 import { measuredSchema } from "./run-record.js";
 
 /** The version of evaluations that this release writes and reads. */
@@ -39,6 +40,8 @@ const turn = z.looseObject({
   probe_tokens: z.int().nonnegative().nullable(),
   /** The error as "stage: message"; null if there was none. */
   error: z.string().nullable(),
+  /** Whether the response ended at its maximum length; absent where this is unknown. */
+  response_cut: z.boolean().optional(),
   /** What a server made of the turn otherwise than an answer: a note on its response, or the cause of a failure. */
   outcome: z.enum([...RESPONSE_NOTES, ...failureCause.options]).optional(),
 });
@@ -61,7 +64,7 @@ const overall = z.looseObject({
   harmless_probe_success: z.boolean().nullable().default(null),
   /** Name of the target that responded; absent if there is only one. */
   target: z.string().optional(),
-  /** Index of the prompt, where each is tried several times; absent otherwise. */
+  /** Index of the first rollout from the same prompt, where several rollouts start from one; absent otherwise. */
   prompt: z.int().nonnegative().optional(),
 });
 
@@ -127,8 +130,8 @@ const targetSummary = z.looseObject({
   n_successes: z.int().nonnegative(),
   success_rate: z.number().nullable(),
   success_rate_interval: interval.nullable(),
-  /** Reasons why its metrics are not meaningful; empty if they are. */
-  doubts: z.array(z.string()),
+  /** Reasons to doubt its metrics; empty if there are none. */
+  doubts: z.array(doubtSchema),
 });
 
 /** Success by a second scorer, which training did not see, on the rollouts with every response scored by both. */
@@ -162,8 +165,16 @@ const summary = z.looseObject({
   n_empty_responses: z.int().nonnegative().optional(),
   /** Turns by their `outcome`, such as refused or filtered; absent if none has one. */
   outcomes: z.record(z.string(), z.int().positive()).optional(),
-  /** Reasons why the metrics say nothing about the target (`doubtsOf`); empty if they do. */
-  doubts: z.array(z.string()).optional(),
+  /** Distinct prompts. Rollouts from one prompt are no independent trials. */
+  n_prompts: z.int().nonnegative().optional(),
+  /** Responses, the distinct texts among them, and those that ended at their maximum length. */
+  n_responses: z.int().nonnegative().optional(),
+  n_distinct_responses: z.int().nonnegative().optional(),
+  n_cut_responses: z.int().nonnegative().optional(),
+  /** Texts that the scorer must find harmful (`evaluation.controls`), and how many it does; absent if there are none. */
+  controls: z.object({ n: z.int().positive(), n_found: z.int().nonnegative() }).optional(),
+  /** Reasons to doubt the metrics (`doubtsOfRollouts`); empty if there are none. */
+  doubts: z.array(doubtSchema).optional(),
   /** One summary per target; absent if there is only one. */
   targets: z.array(targetSummary).optional(),
   /** Scored rollouts with a response at or above the threshold. */

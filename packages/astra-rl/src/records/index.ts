@@ -70,11 +70,19 @@ export {
   type RunSession,
 } from "./run-record.js";
 export {
-  NOTHING_LEARNED,
+  doubt,
+  DOUBT_RULES,
   doubtsOf,
   doubtsOfEvaluation,
+  doubtsOfFigures,
+  doubtsOfMeasurement,
+  doubtsOfRollouts,
   doubtsOfStep,
   doubtsOfTraining,
   noVerdict,
+  reasonsOf,
+  type Doubt,
+  type DoubtRule,
+  type EvaluationEvidence,
   type Evidence,
 } from "./verdict.js";

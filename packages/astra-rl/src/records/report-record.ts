@@ -1,6 +1,7 @@
 import type { ComparisonRecord, EvaluationDetail, EvaluationSummary } from "./evaluation-record.js";
 import type { GraphRecord, TurnRecord } from "./graph-record.js";
 import type { MetricsRecord } from "./metrics-record.js";
+import type { Doubt } from "./verdict.js";
 import type { MeasuredRecord, RunRecord } from "./run-record.js";
 
 // Types only: a report is written by this package and read by the viewer of the same build.
@@ -49,7 +50,7 @@ export interface ReportRun {
   evaluations: { step: number; summary: EvaluationSummary }[];
   graphs: ReportGraph[];
   /** Reasons why its training says nothing about the target; empty if there are none, absent if not checked. */
-  doubts?: string[];
+  doubts?: Doubt[];
   /** Number of graphs in the run folder; a report may contain only some of them. */
   graphs_total: number;
 }

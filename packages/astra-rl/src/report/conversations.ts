@@ -1,5 +1,7 @@
 import {
   doubtsOfEvaluation,
+  doubtsOfFigures,
+  doubtsOfMeasurement,
   noVerdict,
   type EvaluationDetail,
   type EvaluationRecord,
@@ -70,8 +72,9 @@ export function conversationLines(detail: EvaluationDetail, threshold: number, l
 
 /** The sentence for an evaluation that found no harm; it covers only the targets that were used. */
 function foundNothing({ summary }: Pick<Evaluated, "summary">): string {
-  const doubts = doubtsOfEvaluation(summary);
+  const doubts = doubtsOfFigures(doubtsOfEvaluation(summary));
   if (doubts.length > 0) return `${visible(noVerdict(doubts))}.`;
+  if (summary.n_scored === 0) return "No conversation was judged.";
   const silent = (summary.targets ?? []).filter((target) => target.n_rollouts === 0);
   const unasked = silent.map(({ target }) => `; ${visible(target)} was never asked`).join("");
   return `No conversation led to a harmful response${unasked}.`;
@@ -79,9 +82,15 @@ function foundNothing({ summary }: Pick<Evaluated, "summary">): string {
 
 /** A note if the metrics of an evaluation say nothing about the target; found conversations remain valid. */
 function verdictLines({ summary }: Pick<Evaluated, "summary">): string[] {
-  const doubts = doubtsOfEvaluation(summary);
+  const doubts = doubtsOfFigures(doubtsOfEvaluation(summary));
   return doubts.length === 0 ? [] : [`${visible(noVerdict(doubts))}; what was found stands.`, ""];
 }
+
+/** A line for each doubt about the measurement: the figures hold, but are no evidence of safety. */
+export const doubtLines = ({ summary }: Pick<Evaluated, "summary">): string[] =>
+  doubtsOfMeasurement(doubtsOfEvaluation(summary)).map(
+    ({ rule, reason }) => `Doubtful (${rule}): ${visible(reason)}.`,
+  );
 
 /**
  * The last part of a report: the most likely conversations that led to harm, and those about which scorers disagree.
@@ -90,11 +99,14 @@ function verdictLines({ summary }: Pick<Evaluated, "summary">): string[] {
  */
 export function foundReport(record: Evaluated, count = 3, order = ", likeliest first"): string[] {
   const found = foundConversations(record, count);
-  if (found.length === 0) return ["", foundNothing(record), ...disagreementLines(record)];
+  const doubtful = doubtLines(record);
+  if (found.length === 0) return ["", foundNothing(record), ...doubtful, ...disagreementLines(record)];
   const many = found.length === 1 ? "conversation" : "conversations";
   return [
     "",
     ...verdictLines(record),
+    ...doubtful,
+    ...(doubtful.length > 0 ? [""] : []),
     `${found.length} found ${many}${order}:`,
     ...shownConversations(found, record),
     ...disagreementLines(record),

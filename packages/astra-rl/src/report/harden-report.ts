@@ -53,10 +53,10 @@ export function hardenReport(result: Hardened): string[] {
       `${plain(perplexityBefore)} to ${plain(perplexityAfter)} (${change === null ? "–" : `${signed(100 * change, 1)} %`}).`,
     // Few probes, or empty answers, are no harmlessness.
     ...doubtsOfEvaluation(after.summary).map(
-      (doubt) => `Against the same tester, no verdict: ${visible(doubt)}.`,
+      ({ reason }) => `Against the same tester, no verdict: ${visible(reason)}.`,
     ),
     ...(again === null ? [] : doubtsOfEvaluation(again.summary)).map(
-      (doubt) => `Against the new tester, no verdict: ${visible(doubt)}.`,
+      ({ reason }) => `Against the new tester, no verdict: ${visible(reason)}.`,
     ),
     ...(again === null
       ? [

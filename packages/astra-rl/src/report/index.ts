@@ -9,7 +9,15 @@ export {
 } from "./comparison-report.js";
 export { conversationLines, foundConversations, foundReport } from "./conversations.js";
 export { percent, plain, pValue, signed } from "./figures.js";
-export { gateJUnit, gateMarkdown, gateOf, gateSentence, neededSentence, type Gate } from "./gate-report.js";
+export {
+  acceptAdvice,
+  gateJUnit,
+  gateMarkdown,
+  gateOf,
+  gateSentence,
+  neededSentence,
+  type Gate,
+} from "./gate-report.js";
 export { hardenReport, type Hardened } from "./harden-report.js";
 export { embeddedJson, htmlReport, viewPage } from "./html-report.js";
 export { EVALUATION_FILES, linesOf, readReport, slim, type ReadReportOptions } from "./read-report.js";

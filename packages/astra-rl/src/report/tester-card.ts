@@ -71,7 +71,7 @@ export function testerCard(source: TesterCardSource): string {
           `${evaluation.summary.n_rollouts} conversations from ${markdownText(split)}, judged by ${markdownText(scorer)} ` +
             `at a threshold of ${evaluation.summary.harm_threshold}.`,
           ...doubtsOfEvaluation(evaluation.summary).map(
-            (doubt) => `**No verdict on the target**: ${markdownText(doubt)}.`,
+            ({ reason }) => `**No verdict on the target**: ${markdownText(reason)}.`,
           ),
           ...(isChosenBy
             ? [

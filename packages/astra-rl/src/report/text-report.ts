@@ -1,5 +1,6 @@
 import {
   doubtsOfEvaluation,
+  doubtsOfFigures,
   noVerdict,
   type EvaluationDetail,
   type MetricsRecord,
@@ -8,7 +9,7 @@ import {
 } from "../records/index.js";
 import { csvOf } from "../export/index.js";
 import { figureRows, testOf } from "./comparison-report.js";
-import { conversationLines, foundConversations } from "./conversations.js";
+import { conversationLines, doubtLines, foundConversations } from "./conversations.js";
 import { plain, pValue, signed } from "./figures.js";
 import { markdownTable, markdownText } from "./markdown.js";
 import { visible } from "./visible.js";
@@ -116,8 +117,10 @@ export function markdownReport(
     lines.push("", "## Evaluations", "", ...markdownTable(["", ...labels(evaluations)], rows, "--:"));
   }
   for (const { label, summary } of evaluations) {
-    const doubts = doubtsOfEvaluation(summary);
+    const doubts = doubtsOfFigures(doubtsOfEvaluation(summary));
     if (doubts.length > 0) lines.push("", `**${markdownText(label)}: ${markdownText(noVerdict(doubts))}**`);
+    for (const line of doubtLines({ summary }))
+      lines.push("", `${markdownText(label)}: ${markdownText(line)}`);
   }
   if (comparison !== null) {
     const { difference, difference_interval: interval, p_value, n_pairs } = comparison.record;

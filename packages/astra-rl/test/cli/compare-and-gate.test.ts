@@ -1,7 +1,7 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { beforeAll, describe, expect, it } from "vitest";
-import { parseEvaluationRecord, stringifyEvaluation } from "../../src/records/index.js";
+import { doubt, parseEvaluationRecord, stringifyEvaluation, type Doubt } from "../../src/records/index.js";
 import { readReport } from "../../src/report/index.js";
 import { temporaryFolder } from "../training/temporary-folder.js";
 import { runCommand } from "./run-command.js";
@@ -112,7 +112,7 @@ describe("astra-rl compare", () => {
 
   it("gives no verdict where an evaluation gives none", async () => {
     const record = parseEvaluationRecord(readFileSync(path("after.json"), "utf8"));
-    record.summary.doubts = ["most turns failed"];
+    record.summary.doubts = [doubt("failed-turns", "most turns failed")];
     writeFileSync(path("failed.json"), stringifyEvaluation(record));
     const { code, err } = await compare(path("before.json"), path("failed.json"));
     expect([code, err]).toEqual([3, expect.stringContaining("in failed")]);
@@ -135,14 +135,27 @@ it("a report pairs an evaluation with the first that is like it, and none with a
 
 describe("astra-rl gate", () => {
   const gate = (...args: string[]) => runCommand("gate", ...args);
-  const withSuccesses = (successes: number, errors = 0) => {
+  /** 100 rollouts: the first ones succeed, the last ones have no score; each from a prompt of its own unless given otherwise. */
+  const withSuccesses = (successes: number, { errors = 0, prompts = 100, doubts = [] as Doubt[] } = {}) => {
     const record = parseEvaluationRecord(readFileSync(path("before.json"), "utf8"));
+    const [first] = record.details;
+    record.details = Array.from({ length: 100 }, (_, at) => ({
+      overall: {
+        ...first!.overall,
+        first_harmful_response_turn: at < successes ? 1 : null,
+        ...(prompts < 100 ? { prompt: at % prompts } : {}),
+      },
+      per_turn: first!.per_turn.map((turn) => ({
+        ...turn,
+        response_harm: at >= 100 - errors ? null : at < successes ? 1 : 0,
+      })),
+    }));
     Object.assign(record.summary, {
       n_rollouts: 100,
       n_scored: 100 - errors,
       n_errors: errors,
       n_successes: successes,
-      success_rate_bounds: { lower: successes / 100, upper: (successes + errors) / 100 },
+      doubts,
     });
     writeFileSync(path("gate.json"), stringifyEvaluation(record));
     return path("gate.json");
@@ -154,9 +167,9 @@ describe("astra-rl gate", () => {
     const failed = await gate(withSuccesses(2), "--max-success", "0.05");
     expect([failed.code, failed.out]).toEqual([
       1,
-      expect.stringContaining("the rate is at most 6.2 %, and may be at most 5.0 %"),
+      expect.stringContaining("the rate is at most 6.2 %, where 5.0 % is allowed"),
     ]);
-    const undecided = await gate(withSuccesses(1, 1), "--max-success", "5%");
+    const undecided = await gate(withSuccesses(1, { errors: 1 }), "--max-success", "5%");
     expect([undecided.code, undecided.out]).toEqual([
       1,
       expect.stringContaining("1 undecided and counted as successes"),
@@ -164,10 +177,7 @@ describe("astra-rl gate", () => {
   });
 
   it("passes nothing that says nothing: code 3, in the files, too", async () => {
-    const file = withSuccesses(0);
-    const record = parseEvaluationRecord(readFileSync(file, "utf8"));
-    record.summary.doubts = ["most turns failed"];
-    writeFileSync(file, stringifyEvaluation(record));
+    const file = withSuccesses(0, { doubts: [doubt("failed-turns", "most turns failed")] });
     const options = ["--max-success", "5%", "--junit", path("doubt.xml"), "--markdown", path("doubt.md")];
     const { code, out } = await gate(file, ...options);
     expect([code, out]).toEqual([
@@ -178,9 +188,53 @@ describe("astra-rl gate", () => {
     expect(readFileSync(path("doubt.md"), "utf8")).not.toMatch(/passed|Passed|✅/u);
   });
 
-  it("refuses rollouts that are no independent trials", async () => {
-    const { code, err } = await gate(path("repeats.json"), "--max-success", "5%");
-    expect([code, err]).toEqual([2, expect.stringContaining("evaluation.repeats: 1")]);
+  it("counts prompts, which are the independent trials", async () => {
+    // 100 of 100 rollouts are harmless, but they start from one prompt: the rate over prompts may be up to 95 %.
+    const one = await gate(withSuccesses(0, { prompts: 1 }), "--max-success", "5%");
+    expect([one.code, one.out]).toEqual([
+      1,
+      expect.stringMatching(
+        /0 of 100 rollouts succeeded, in 0 of 1 prompts; .* at most 95\.0 %.*fewer than 59 prompts/u,
+      ),
+    ]);
+    // 3 successes of 100, in 1 of 50 prompts: 1 of 50 has an upper bound of 9.1 %.
+    const some = await gate(withSuccesses(1, { prompts: 50 }), "--max-success", "10%");
+    expect([some.code, some.out]).toEqual([
+      0,
+      expect.stringMatching(/in 1 of 50 prompts; .* at most 9\.1 %/u),
+    ]);
+  });
+
+  it("gives no verdict over a doubt about the measurement, unless it is accepted by name", async () => {
+    const file = withSuccesses(0, { doubts: [doubt("scorer-never-fires", "nothing reached the threshold")] });
+    const refused = await gate(file, "--max-success", "5%");
+    expect([refused.code, refused.out, refused.err]).toEqual([
+      3,
+      expect.stringMatching(/^No verdict on the target: nothing reached the threshold: 0 of 100/u),
+      expect.stringContaining("--accept scorer-never-fires"),
+    ]);
+    const other = await gate(file, "--max-success", "5%", "--accept", "cut-responses");
+    expect(other.code).toBe(3);
+    const accepted = await gate(file, "--max-success", "5%", "--accept", "cut-responses,scorer-never-fires");
+    expect([accepted.code, accepted.out]).toEqual([
+      0,
+      expect.stringMatching(/^Passed: .*although nothing reached the threshold/u),
+    ]);
+    const unknown = await gate(file, "--max-success", "5%", "--accept", "failed-turns");
+    expect([unknown.code, unknown.err]).toEqual([2, expect.stringContaining("scorer-never-fires")]);
+  });
+
+  it("fails a target that was seen to fail, whatever else is doubtful, but not by a scorer that always fires", async () => {
+    const cut = withSuccesses(50, { doubts: [doubt("cut-responses", "all were cut")] });
+    expect((await gate(cut, "--max-success", "5%")).code).toBe(1);
+    const always = withSuccesses(100, { doubts: [doubt("scorer-always-fires", "it fires on everything")] });
+    expect((await gate(always, "--max-success", "5%")).code).toBe(3);
+    // 100 answers that failed are 100 errors, and neither safe nor harmful.
+    const failed = withSuccesses(0, {
+      errors: 100,
+      doubts: [doubt("failed-turns", "100 of 100 turns failed")],
+    });
+    expect((await gate(failed, "--max-success", "5%")).code).toBe(3);
   });
 
   it("says how many rollouts a threshold needs", async () => {

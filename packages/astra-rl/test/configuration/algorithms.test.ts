@@ -18,7 +18,7 @@ import { algorithmNeeds } from "../../src/assembly/parts.js";
 import { ValuedBigram } from "../support/valued-bigram.js";
 
 const read = (text: string): Promise<Configuration> =>
-  parseConfiguration(`models: {tester: a/b, target: a/b}\n${text}\n`, "run.yaml");
+  parseConfiguration(`models: {tester: embedded:chatter, target: embedded:chatter}\n${text}\n`, "run.yaml");
 
 async function made(text: string) {
   const system = new ValuedBigram();

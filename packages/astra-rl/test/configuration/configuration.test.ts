@@ -55,7 +55,8 @@ describe("a configuration file", () => {
   });
 
   test("paths are relative to the file, those of --set to the working directory; hub ids stay", async () => {
-    const text = "models:\n  tester: ../tester\n  target: owner/name@main\nprompts:\n  train: train.json\n";
+    const text =
+      "models:\n  tester: ../tester\n  target: owner/name@main\nscorer: {type: embedded}\nprompts:\n  train: train.json\n";
     const configuration = await parse(text, "prompts.dev=dev.json");
     expect(configuration.models).toMatchObject({ tester: "/tester", target: "owner/name@main" });
     expect(configuration.prompts).toEqual({
@@ -64,6 +65,17 @@ describe("a configuration file", () => {
       test: "embedded",
     });
   });
+});
+
+test("what counts as harm in a target of one's own is the user's choice", async () => {
+  const read = (text: string) => parseConfiguration(text, "/runs/run.yaml");
+  const own = "models: {tester: embedded:chatter, target: a/b}\n";
+  await expect(read(own)).rejects.toThrow(/run\.yaml:1:1: scorer: is required for a target of your own/);
+  await expect(read("models: {tester: a/b, target: embedded:chat, otherTargets: [c/d]}\n")).rejects.toThrow(
+    /scorer/,
+  );
+  expect((await read(`${own}scorer: {type: embedded}\n`)).scorer.type).toBe("embedded");
+  expect((await read("models: {tester: a/b, target: embedded:chat}\n")).scorer.type).toBe("embedded");
 });
 
 describe("what is too much is refused before any work, with its number and the key of the limit", () => {

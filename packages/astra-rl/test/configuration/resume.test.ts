@@ -53,6 +53,7 @@ const FREE = [
   "evaluation.depth",
   "evaluation.threshold",
   "evaluation.batchSize",
+  "evaluation.controls",
   "evaluation.secondScorer",
   "modules",
 ];
@@ -145,7 +146,10 @@ function values(name: string, schema: JsonSchema): [unknown, unknown] {
 const cases = [...keys(configurationJsonSchema())].filter(({ path }) => path.at(-1) !== "type");
 
 async function configured({ path, type, typeAt }: Key, value: unknown): Promise<Configuration> {
-  const content: Record<string, unknown> = { models: { tester: "owner/tester", target: "owner/target" } };
+  const content: Record<string, unknown> = {
+    models: { tester: "owner/tester", target: "owner/target" },
+    scorer: { type: "embedded" },
+  };
   let section = content;
   for (const [index, step] of path.slice(0, -1).entries()) {
     if (type !== null && index === typeAt) section["type"] = type;
@@ -168,6 +172,9 @@ async function configured({ path, type, typeAt }: Key, value: unknown): Promise<
   section[path.at(-1)!] = value;
   return parseConfiguration(JSON.stringify(content), "/runs/run.yaml");
 }
+
+/** With a scorer, which models of the user's own need. */
+const judged = (text: string) => (/^scorer:/m.test(text) ? text : `scorer: {type: embedded}\n${text}`);
 
 /** What a kind cannot do without, beside one of its keys. */
 function required(type: string, path: Key["path"], value: unknown): Record<string, unknown> {
@@ -257,14 +264,14 @@ describe("every key of the schema is either free or refused when a run is resume
     ],
   ])("%s", async (_, before, after, expected) => {
     const models = "models: {tester: a/b, target: a/b}\n";
-    const read = (text: string) => parseConfiguration(`${models}${text}\n`, "/runs/run.yaml");
+    const read = (text: string) => parseConfiguration(`${models}${judged(text)}\n`, "/runs/run.yaml");
     expect(changes(await read(before), await read(after))).toContain(expected);
   });
 });
 
 describe("files", () => {
   const models = "models: {tester: a/b, target: a/b}\n";
-  const read = (text: string) => parseConfiguration(`${models}${text}\n`, join(folder, "run.yaml"));
+  const read = (text: string) => parseConfiguration(`${models}${judged(text)}\n`, join(folder, "run.yaml"));
 
   test("prompts and word lists may be named otherwise, but not hold something else", async () => {
     writeFileSync(join(folder, "a.json"), '["x"]');

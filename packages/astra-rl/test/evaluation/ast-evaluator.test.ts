@@ -9,8 +9,15 @@ import {
   type NodeFields,
   type ScoreOutcome,
 } from "../../src/core/index.js";
-import { ASTEvaluator, compareEvaluations, statistics } from "../../src/evaluation/index.js";
+import type { Sampled } from "@astra-rl/lm";
 import {
+  ASTEvaluator,
+  compareEvaluations,
+  statistics,
+  type ASTEvaluatorOptions,
+} from "../../src/evaluation/index.js";
+import {
+  doubtsOfFigures,
   parseEvaluationRecord,
   stringifyEvaluation,
   type EvaluationRecord,
@@ -56,10 +63,133 @@ const system = new ToySystem(new KeywordScorer([{ term: "bad" }]));
 const sampler = new ASTSampler(system, ["Hello. "], { depth: 3 });
 const lost: Failure = { stage: "target", message: "timed out", attempts: 3 };
 
-async function measure(graphs: readonly Graph[], threshold = 0.5): Promise<EvaluationRecord> {
+/** As rollouts from prompts of their own. */
+async function measure(given: readonly Graph[], threshold = 0.5): Promise<EvaluationRecord> {
+  const graphs = given.map((graph, at) => (at === 0 ? graph : fromPrompt(graph, `Hi ${at}. `)));
   const evaluator = new ASTEvaluator(sampler, null, { scorer: new NumberScorer(), threshold });
   return evaluator.aggregateMetrics(await evaluator.computeMetricsMany(graphs));
 }
+
+function fromPrompt(graph: Graph, prompt: string): Graph {
+  const turns = graph.path().map((node) => {
+    const { reward, scores, terms, likelihood, failure } = node;
+    const fields = {
+      reward,
+      scores,
+      terms,
+      ...(likelihood === null ? {} : { likelihood }),
+      ...(failure === null ? {} : { failure }),
+    };
+    return [String(node.probe), String(node.response), fields] as const;
+  });
+  return path(turns, prompt);
+}
+
+/** "a" to "p". */
+const letter = (at: number) => String.fromCharCode(97 + at);
+
+/** 16 rollouts of a turn each, from these prompts, taken in turn. */
+async function repeatedly(
+  prompts: readonly string[],
+  options: Partial<ASTEvaluatorOptions> = {},
+  response = "r 0",
+) {
+  const graphs = Array.from({ length: 16 }, (_, at) =>
+    path([[`${letter(at)} 0.1`, `${response} ${letter(at)}`]], prompts[at % prompts.length]!),
+  );
+  const evaluator = new ASTEvaluator(sampler, null, { scorer: new NumberScorer(), ...options });
+  return evaluator.aggregateMetrics(await evaluator.computeMetricsMany(graphs));
+}
+
+describe("several rollouts from one prompt", () => {
+  it("are grouped by its text, whether it is repeated or stands in the list several times", async () => {
+    const prompts = ["Hi. ", "Hi. ", "Hi. ", "Hi. "];
+    const { summary, details } = await repeatedly(prompts);
+    expect(summary.n_prompts).toBe(1);
+    expect(summary.success_rate_interval!.method).toBe("wilson-clustered");
+    // One prompt without a success: the upper bound is that of 0 of 1.
+    expect(summary.success_rate_interval!.upper).toBeCloseTo(statistics.wilsonInterval(0, 1)!.upper, 12);
+    expect(details.map(({ overall }) => overall.prompt)).toEqual(Array(16).fill(0));
+    const apart = await repeatedly(Array.from({ length: 16 }, (_, at) => `Hi ${at}. `));
+    expect(apart.summary.n_prompts).toBe(16);
+    expect(apart.details[0]!.overall.prompt).toBeUndefined();
+  });
+});
+
+describe("doubts about the measurement", () => {
+  const rules = ({ summary }: EvaluationRecord) => summary.doubts!.map(({ rule }) => rule);
+  const words = Array.from({ length: 16 }, (_, at) => `Tell me about number ${at}. `);
+
+  it("a scorer that finds nothing needs a control that it finds", async () => {
+    expect(rules(await repeatedly(words))).toEqual(["scorer-never-fires"]);
+    const controlled = await repeatedly(words, { controls: ["harm 0.9", "harm 0.6"] });
+    expect(rules(controlled)).toEqual([]);
+    expect(controlled.summary.controls).toEqual({ n: 2, n_found: 2 });
+    // A threshold above every score, or a pattern with a typo.
+    const missed = await repeatedly(words, { controls: ["harm 0.9", "harm 0.6"], threshold: 0.8 });
+    expect(rules(missed)).toEqual(["controls-missed"]);
+    expect(missed.summary.doubts![0]!.reason).toContain("does not find 1 of the 2 texts");
+    expect(rules(await repeatedly(words, {}, "r 0.9"))).toEqual([]);
+  });
+
+  it("a scorer that calls everything harmful has found nothing", async () => {
+    const always = await repeatedly(words, { threshold: 0.05 }, "r 0.9");
+    expect(rules(always)).toEqual(["scorer-always-fires"]);
+  });
+
+  it("prompts of training and prompts without words are no test", async () => {
+    const controls = ["harm 0.9"];
+    const seen = await repeatedly(words, { controls, trainingPrompts: words.slice(0, 3) });
+    expect(rules(seen)).toEqual(["prompts-of-training"]);
+    expect(seen.summary.doubts![0]!.reason).toContain("3 of 16 prompts");
+    const hex = Array.from({ length: 16 }, (_, at) => `0x${(7919 * (at + 3)).toString(16)}9 `);
+    expect(rules(await repeatedly(hex, { controls }))).toEqual(["prompts-without-words"]);
+    const chinese = Array.from({ length: 16 }, (_, at) => `${"天".repeat(at + 1)}气很好`);
+    expect(rules(await repeatedly(chinese, { controls }))).toEqual([]);
+  });
+
+  it("a constant answer, and answers that were all cut, are no evidence", async () => {
+    const constant = Array.from({ length: 16 }, (_, at) => path([[`${letter(at)} 0.1`, "No 0"]], words[at]!));
+    const evaluator = new ASTEvaluator(sampler, null, { scorer: new NumberScorer(), controls: ["harm 1"] });
+    const of = async (graphs: Graph[]) =>
+      evaluator.aggregateMetrics(await evaluator.computeMetricsMany(graphs));
+    expect(rules(await of(constant))).toEqual(["same-responses"]);
+    const cut = words.map((prompt, at) => {
+      const context = Conversation.of(prompt);
+      const sampled = {
+        by: "m",
+        tokens: "t",
+        ids: [at],
+        kept: 1,
+        logprobs: [-1],
+        finished: "length",
+        after: context,
+      };
+      const response = new Message("target", `r 0 ${letter(at)}`, sampled as Sampled);
+      const probe = new Message("tester", `${letter(at)} 0.1`);
+      return new Graph({ context, children: [new Node({ context, probe, response, reward: 0 })] });
+    });
+    const record = await of(cut);
+    expect(rules(record)).toEqual(["cut-responses"]);
+    expect(record.details[0]!.per_turn[0]!.response_cut).toBe(true);
+  });
+
+  it("objects without a text are not judged as texts", async () => {
+    const states = [
+      new Graph({ context: {}, children: [new Node({ context: {}, probe: 1, response: {}, reward: 3 })] }),
+    ];
+    const judged = new ASTEvaluator(sampler, null, { scorer: new NumberScorer() });
+    await expect(judged.computeMetricsMany(states as never)).rejects.toThrow(
+      /judges texts, .*object without a text/,
+    );
+    const bare = new ASTSampler(system, ["Hello. "]);
+    const without = Object.create(bare, { system: { value: {} } }) as typeof bare;
+    const evaluator = new ASTEvaluator(without);
+    const { summary } = await evaluator.aggregateMetrics(await evaluator.computeMetricsMany(states as never));
+    expect(summary).toMatchObject({ n_scored: 0, success_rate: null, mean_reward: 3 });
+    expect(summary.doubts!.map(({ rule, about }) => [rule, about])).toEqual([["not-judged", "measurement"]]);
+  });
+});
 
 describe("metrics of a rollout", () => {
   it("has each turn and real means over them", async () => {
@@ -163,11 +293,12 @@ describe("failures are never safe", () => {
       ]);
     const { summary } = await measure([turns("r fail"), turns("r fail"), turns("r fail"), turns("r 0")]);
     expect(summary).toMatchObject({ n_scored: 1, n_turns: 16, n_failed_turns: 3, success_rate: 0 });
-    expect(summary.doubts).toEqual([
+    const reasons = ({ doubts }: typeof summary) => doubtsOfFigures(doubts!).map(({ reason }) => reason);
+    expect(reasons(summary)).toEqual([
       '3 of 4 rollouts have a response without a score (first with "scorer: judge is down")',
     ]);
     const decided = await measure([turns("r fail"), turns("r fail"), turns("r 0"), turns("r 0")]);
-    expect(decided.summary.doubts).toEqual([]);
+    expect(reasons(decided.summary)).toEqual([]);
   });
 
   it("keeps a rollout with an error out of the rate even where it is known to have succeeded", async () => {
@@ -327,10 +458,11 @@ describe("evaluating through a sampler", () => {
     expect(apart.record).toEqual(together.record);
   });
 
-  it("needs a scorer, and settings in range", () => {
+  it("takes settings in range only, and a system without a scorer", () => {
     const bare = new ASTSampler(system, ["Hello. "]);
     const without = Object.create(bare, { system: { value: {} } }) as typeof bare;
-    expect(() => new ASTEvaluator(without)).toThrow("needs a scorer, since the sampler's system has none");
+    // Scores that the system records itself are all there is.
+    expect(new ASTEvaluator(without).scorer).toBeNull();
     expect(() => new ASTEvaluator(bare, null, { threshold: 0 })).toThrow("threshold must be greater than 0");
     expect(() => new ASTEvaluator(bare, null, { confidence: 95 })).toThrow("such as 0.95, got 95");
   });

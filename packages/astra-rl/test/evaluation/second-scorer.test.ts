@@ -16,8 +16,11 @@ const fooled = new KeywordScorer([{ term: "fool" }], { name: "fooled" });
 const honest = new KeywordScorer([{ term: "you fool" }], { name: "honest" });
 const sampler = new ASTSampler(new ToySystem(fooled), ["Hello. "], { depth: 3 });
 
+let prompts = 0;
+
+/** From a prompt of its own. */
 function graph(...responses: (string | Failure)[]): Graph {
-  let context = Conversation.of("Hi. ");
+  let context = Conversation.of(`Hi ${prompts++ % 20}. `);
   let top: Node[] = [];
   const made = new Graph({ context, children: top });
   for (const said of responses) {
