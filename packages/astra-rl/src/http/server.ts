@@ -46,6 +46,8 @@ export class Server {
   readonly redact: (text: string) => string;
   /** Calls and their answers; null before a run has a folder. */
   journal: AnswerJournal | null = null;
+  /** Answers whose tokens the server did not count; each counts as the most that it could cost. */
+  uncounted = 0;
   /** The name that the server gives its model; answers of another one are refused. */
   model: string | null = null;
   readonly #url: string;
@@ -128,6 +130,7 @@ export class Server {
         const result = await this.#send(body);
         const { isFinal = true, isFree = false, isOverloaded = false, usage, wait = null } = traitsOf(result);
         used = { calls: 1, ...(isFree ? FREE : (usage ?? most)) };
+        if (!(result instanceof AnswerError) && result.usage === null) this.uncounted++;
         const isKept = identity !== undefined && isFinal;
         const kept = isKept ? { request: identity, reply: this.#replyOf(result, tried) } : undefined;
         await this.journal?.settle(call, used, kept);
@@ -157,14 +160,20 @@ export class Server {
       });
       const text = await readBody(response);
       const wait = retryAfter(response.headers, this.#clock.now());
-      const parsed = jsonOf(text);
-      if (response.status !== 200) return readStatus(response.status, parsed ?? text, wait);
+      // Nothing that a server says is read, cut or kept before secrets are out of it.
+      const parsed = withoutSecrets(jsonOf(text), this.redact);
+      if (response.status !== 200) return readStatus(response.status, parsed ?? this.redact(text), wait);
       if (parsed === undefined) {
         return new AnswerError(`no JSON with status 200: ${this.redact(text).trim().slice(0, 80)}`, "answer");
       }
       const answer = readAnswer(parsed, this.model);
       if (this.model === null) this.model = modelOf(parsed);
-      return { ...answer, text: this.redact(answer.text) };
+      const { tokens: spelled } = answer;
+      const whole = spelled?.tokens.join("") ?? "";
+      if (this.redact(whole) === whole) return answer;
+      // A secret in several tokens.
+      const { tokens: _, ...rest } = answer;
+      return rest;
     } catch (error) {
       if (error instanceof AnswerError) return error;
       if (this.#end.signal.aborted) throw this.#end.signal.reason;
@@ -185,6 +194,20 @@ const traitsOf = (result: Answer | AnswerError): AnswerError["options"] =>
 function modelOf(body: unknown): string | null {
   const { model } = body as { model?: unknown };
   return typeof model === "string" ? model : null;
+}
+
+/** Deeper answers are none. */
+const MOST_LEVELS = 100;
+
+/** A value of JSON with all its texts redacted, also the names of its keys. */
+function withoutSecrets(value: unknown, redact: (text: string) => string, level = 0): unknown {
+  if (typeof value === "string") return redact(value);
+  if (typeof value !== "object" || value === null) return value;
+  if (level === MOST_LEVELS) throw new AnswerError(`JSON of more than ${MOST_LEVELS} levels`, "answer");
+  if (Array.isArray(value)) return value.map((each) => withoutSecrets(each, redact, level + 1));
+  return Object.fromEntries(
+    Object.entries(value).map(([key, each]) => [redact(key), withoutSecrets(each, redact, level + 1)]),
+  );
 }
 
 /** undefined for a text that is no JSON. */

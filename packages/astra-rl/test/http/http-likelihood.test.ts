@@ -150,11 +150,18 @@ it("a row that fails does so alone and with its cause, and no other is asked twi
 
 it("a server without log-probabilities of prompts is refused before anything else is asked", async () => {
   const silent: Responder[] = [
-    (one, response) => json(response, 200, { ...echoed(one, [], []), choices: [{ text: " here" }] }),
+    (one, response) =>
+      json(response, 200, { ...echoed(one, [], []), choices: [{ text: " here", finish_reason: "length" }] }),
     // Without the prompt, as where echo is ignored.
     (_one, response) =>
       json(response, 200, {
-        choices: [{ text: "!", logprobs: { tokens: ["!"], token_logprobs: [-1], text_offset: [0] } }],
+        choices: [
+          {
+            text: "!",
+            finish_reason: "length",
+            logprobs: { tokens: ["!"], token_logprobs: [-1], text_offset: [0] },
+          },
+        ],
       }),
     (_one, response) => json(response, 400, { error: { message: "echo is not supported" } }),
   ];

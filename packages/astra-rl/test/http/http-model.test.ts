@@ -152,7 +152,7 @@ describe("an answer", () => {
     ],
     [
       "a choice without a message",
-      (_, r) => json(r, 200, { choices: [{}] }),
+      (_, r) => json(r, 200, { choices: [{ finish_reason: "stop" }] }),
       { cause: "answer", attempts: 3 },
     ],
     [
@@ -172,12 +172,18 @@ describe("an answer", () => {
     ],
     [
       "reasoning without an answer",
-      (_, r) => json(r, 200, { choices: [{ message: { content: "", reasoning_content: "Hm" } }] }),
+      (_, r) =>
+        json(
+          r,
+          200,
+          completion({ body: {} } as never, "", { message: { content: "", reasoning_content: "Hm" } }),
+        ),
       { cause: "reasoning", attempts: 1 },
     ],
     [
       "reasoning under its newer name",
-      (_, r) => json(r, 200, { choices: [{ message: { content: null, reasoning: "Hm" } }] }),
+      (_, r) =>
+        json(r, 200, completion({ body: {} } as never, "", { message: { content: null, reasoning: "Hm" } })),
       { cause: "reasoning", attempts: 1 },
     ],
     ["status 500", (_, r) => json(r, 500, { error: "down" }), { cause: "status", attempts: 3 }],

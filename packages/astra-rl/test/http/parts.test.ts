@@ -176,7 +176,9 @@ describe("a budget that processes share", () => {
 
 describe("the journal", () => {
   const cost = { calls: 1, input: 9, output: 4 };
-  const replyOf = (text: string) => ({ answer: { text, note: null, usage: null, logprobs: null } });
+  const replyOf = (text: string) => ({
+    answer: { text, note: null, ending: "complete" as const, usage: null, logprobs: null },
+  });
 
   it("gives answers back after it is opened again, and counts calls without an end in full", async () => {
     const file = join(temporaryFolder(), "answers.jsonl");
