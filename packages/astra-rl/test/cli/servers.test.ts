@@ -216,7 +216,7 @@ it("a server that echoes prompts says how likely probes are, and is recorded and
     // A token for each character, each of log-probability −0.5.
     const tokens = Array.from(`${one.body.prompt}!`);
     const logprobs = { tokens, token_logprobs: [null, ...tokens.slice(1).map(() => -0.5)] };
-    json(response, 200, { model: "m", choices: [{ text: tokens.join(""), logprobs }] });
+    json(response, 200, { model: "m", choices: [{ text: tokens.join(""), finish_reason: "length", logprobs }] });
   });
   const echoing = server(baseURL, ", api: completions");
   const file = configuration(`tester: embedded:chatter, target: ${server(baseURL)}, likelihood: ${echoing}`);
