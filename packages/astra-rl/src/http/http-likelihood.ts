@@ -54,6 +54,7 @@ export class HTTPLikelihood extends ServedModel implements Model {
       limit: LIMITS[0],
       limitHolds: null,
       omitted: [],
+      missed: [],
       ignored: [],
       logprobs: 1,
       repeats: null,

@@ -216,7 +216,10 @@ it("a server that echoes prompts says how likely probes are, and is recorded and
     // A token for each character, each of log-probability −0.5.
     const tokens = Array.from(`${one.body.prompt}!`);
     const logprobs = { tokens, token_logprobs: [null, ...tokens.slice(1).map(() => -0.5)] };
-    json(response, 200, { model: "m", choices: [{ text: tokens.join(""), finish_reason: "length", logprobs }] });
+    json(response, 200, {
+      model: "m",
+      choices: [{ text: tokens.join(""), finish_reason: "length", logprobs }],
+    });
   });
   const echoing = server(baseURL, ", api: completions");
   const file = configuration(`tester: embedded:chatter, target: ${server(baseURL)}, likelihood: ${echoing}`);
@@ -301,7 +304,8 @@ it("no secret is in any file or line, though the server repeats them everywhere"
   const { baseURL } = await loopback((one, response) => {
     if (one.headers["authorization"] === `Bearer ${all[0]}` && one.headers["x-own"] === all[1]) seen++;
     if (one.call % 3 === 0) return json(response, 500, { error: { message: leaks(one) } });
-    return json(response, 200, completion(one, leaks(one)));
+    const more = one.call % 3 === 1 ? { finish_reason: leaks(one) } : {};
+    return json(response, 200, { ...completion(one, leaks(one), more), model: `m ${all.join(" ")}` });
   });
   const file = configuration(local(baseURL, ", apiKeyEnv: MY_KEY, headers: { X-Own: MY_HEADER }"));
   const run = join(temporaryFolder(), "run");
@@ -322,6 +326,18 @@ it("no secret is in any file or line, though the server repeats them everywhere"
     ...filesIn(run).map((path) => readFileSync(path, "latin1")),
   ];
   for (const text of shown) for (const secret of all) expect(text).not.toContain(secret);
+});
+
+it("warns of a server that counts no tokens where a budget counts on it", async () => {
+  const uncounted: Responder = (one, response) =>
+    json(response, 200, { ...completion(one, "Fine."), usage: { prompt_tokens: 0, completion_tokens: 0 } });
+  const { baseURL } = await loopback(uncounted, { probe: uncounted });
+  const warned = async (more: string) =>
+    (await runCommand("rollout", configuration(local(baseURL, more)), "--episodes", "1", "--json")).err;
+  const warning = "the target's server does not count tokens, or counts 0 of them";
+  expect(await warned(", budget: { tokens: 100000 }")).toContain(warning);
+  expect(await warned(", price: { input: 1, output: 1 }")).toContain(warning);
+  expect(await warned("")).not.toContain(warning);
 });
 
 it("a server needs a likelihood model beside it; one that is not there leaves no run folder", async () => {

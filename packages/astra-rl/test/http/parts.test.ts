@@ -313,4 +313,11 @@ describe("secrets", () => {
     const redact = redactor(["Bearer sk-abcdefgh", "EMPTY", "sk-abcdefgh-long"]);
     expect(redact("key sk-abcdefgh-long, EMPTY, sk-abcdefgh")).toBe("key [secret], EMPTY, [secret]");
   });
+
+  it("are cut out of what is written inside of JSON and URLs, too", () => {
+    const secret = 'pass"word/one+two';
+    const redact = redactor([secret]);
+    expect(redact(`{"echo": ${JSON.stringify(secret)}}`)).toBe('{"echo": "[secret]"}');
+    expect(redact(`https://host/?key=${encodeURIComponent(secret)}`)).toBe("https://host/?key=[secret]");
+  });
 });
