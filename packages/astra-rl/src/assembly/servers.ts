@@ -1,7 +1,7 @@
 import { existsSync, readdirSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { distributed } from "@astra-rl/torch";
-import { AnswerJournal, HTTPModel, type ServedModel } from "../http/index.js";
+import { AnswerJournal, HTTPLikelihood, HTTPModel, type ServedModel } from "../http/index.js";
 import type { System } from "../core/index.js";
 import type { ServerRecord } from "../records/index.js";
 import { servedModels } from "./system-models.js";
@@ -43,6 +43,12 @@ export async function probeServers(system: System): Promise<ServerFindings> {
     const { budget, price } = server.options;
     if (server.uncounted > 0 && [budget.tokens, budget.dollars, price].some((each) => each !== undefined)) {
       warn("does not count tokens, or counts 0 of them: each call is counted as the most that it could cost");
+    }
+    if (model instanceof HTTPLikelihood && model.isChatWithoutMarks) {
+      warn(
+        "answers chats, but as a likelihood it reads conversations as plain text, without a chat template: a chat model finds " +
+          "probes less likely than it would in a chat. Name a base model, or set labels and separator to the template's marks",
+      );
     }
     if (!(model instanceof HTTPModel)) continue;
     const section = `generation.${model.role}`;

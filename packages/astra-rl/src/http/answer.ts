@@ -224,7 +224,7 @@ function saidIn(
   }
   const { text: content, refusal, reasoning } = contentOf(choice);
   if (ending === "failed") {
-    const why = finish == null ? "no finish_reason" : `finish_reason ${shortened(JSON.stringify(finish))}`;
+    const why = `finish_reason ${shortened(JSON.stringify(finish ?? null))}`;
     throw failed(`${why}: the answer is not known to be complete`);
   }
   const isReasoning = reasoning !== "" || reasoned || ending === "cut";

@@ -28,6 +28,8 @@ export interface ServerRequest {
   identity?: string;
   /** Total number of attempts, at most those of the options. Default: those of the options. */
   attempts?: number;
+  /** The endpoint. Default: that of the options. */
+  api?: ServerOptions["api"];
 }
 
 /** Larger bodies are no answers. */
@@ -50,7 +52,7 @@ export class Server {
   uncounted = 0;
   /** The name that the server gives its model; answers of another one are refused. */
   model: string | null = null;
-  readonly #url: string;
+  readonly #base: string;
   readonly #headers: Readonly<Record<string, string>>;
   readonly #clock: Clock;
   readonly #limiter: Limiter;
@@ -66,10 +68,9 @@ export class Server {
     { clock = CLOCK, environment }: ServerSurroundings = {},
   ) {
     const { headers, secrets } = readCredentials(where, options, environment);
-    const path = options.api === "chat" ? "chat/completions" : "completions";
     // Each call in flight listens to it.
     setMaxListeners(0, this.#end.signal);
-    this.#url = `${options.baseURL.replace(/\/+$/, "")}/${path}`;
+    this.#base = options.baseURL.replace(/\/+$/, "");
     this.#headers = { ...headers, "content-type": "application/json", accept: "application/json" };
     this.redact = redactor(secrets);
     this.#clock = clock;
@@ -90,7 +91,9 @@ export class Server {
       const { isFinal = false, wait = null, stops = false } = result.options;
       if (stops) {
         const message = this.redact(result.message);
-        throw new UsageError(`${this.where}: ${this.#url} refuses to serve this account: ${message}`);
+        throw new UsageError(
+          `${this.where}: ${this.#urlOf(request)} refuses to serve this account: ${message}`,
+        );
       }
       if (isFinal || tried >= attempts) return this.#replyOf(result, tried);
       await this.#clock.sleep(this.#waitAfter(tried, wait), this.#end.signal);
@@ -100,6 +103,10 @@ export class Server {
   /** Ends waits and calls in flight. */
   dispose(): void {
     this.#end.abort(new AstraError(`${this.where}: was disposed of while it waited for the server`));
+  }
+
+  #urlOf({ api = this.options.api }: ServerRequest): string {
+    return `${this.#base}/${api === "chat" ? "chat/completions" : "completions"}`;
   }
 
   #replyOf(result: Answer | AnswerError, attempts: number): Reply {
@@ -118,7 +125,8 @@ export class Server {
   }
 
   /** One call: a place, a reservation, the request, what it cost. */
-  async #attempt({ body, most, identity }: ServerRequest, tried: number): Promise<Answer | AnswerError> {
+  async #attempt(request: ServerRequest, tried: number): Promise<Answer | AnswerError> {
+    const { most, identity } = request;
     const reserved: Cost = { calls: 1, ...most };
     const place = await this.#limiter.enter(this.#end.signal);
     let pause: number | null = null;
@@ -127,7 +135,7 @@ export class Server {
       let used = reserved;
       try {
         const call = (await this.journal?.reserve(this.where, reserved)) ?? 0;
-        const result = await this.#send(body);
+        const result = await this.#send(request);
         const { isFinal = true, isFree = false, isOverloaded = false, usage, wait = null } = traitsOf(result);
         used = { calls: 1, ...(isFree ? FREE : (usage ?? most)) };
         if (!(result instanceof AnswerError) && result.usage === null) this.uncounted++;
@@ -144,16 +152,16 @@ export class Server {
     }
   }
 
-  async #send(body: Record<string, unknown>): Promise<Answer | AnswerError> {
+  async #send(request: ServerRequest): Promise<Answer | AnswerError> {
     // One deadline for headers and body.
     const late = new AbortController();
     const timer = setTimeout(() => late.abort(), 1000 * this.options.timeout);
     const signal = AbortSignal.any([late.signal, this.#end.signal]);
     try {
-      const response = await fetch(this.#url, {
+      const response = await fetch(this.#urlOf(request), {
         method: "POST",
         headers: this.#headers,
-        body: JSON.stringify(body),
+        body: JSON.stringify(request.body),
         // A redirect could take the key to another host.
         redirect: "manual",
         signal,

@@ -226,6 +226,9 @@ it("a server that echoes prompts says how likely probes are, and is recorded and
   const run = join(temporaryFolder(), "run");
   const trained = await runCommand("train", file, "--run-dir", run);
   expect([trained.code, trained.err]).toEqual([0, expect.stringMatching(/^likelihood: \d+ calls, /m)]);
+  expect(trained.err).toContain(
+    "the likelihood's server answers chats, but as a likelihood it reads conversations as plain text",
+  );
   const record = parseRunRecord(readFileSync(join(run, "run.json"), "utf8"));
   expect(record.models["likelihood"]).toEqual({ model: `${baseURL} m`, files: {} });
   expect(record.servers!["likelihood"]).toMatchObject({ logprobs: 1, limit_holds: null });
