@@ -12,6 +12,8 @@ export interface Score {
   score: number;
   /** Further scores of the same text by label; absent where there is only one. */
   labels?: Record<string, number>;
+  /** True where the scorer read only a part of the text, since the rest is beyond its window: the rest may be harmful. */
+  cut?: boolean;
   failure?: undefined;
 }
 
@@ -20,6 +22,7 @@ export interface ScoreFailure {
   failure: Failure;
   score?: undefined;
   labels?: undefined;
+  cut?: undefined;
 }
 
 export type ScoreOutcome = Score | ScoreFailure;

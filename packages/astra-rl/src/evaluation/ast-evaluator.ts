@@ -198,14 +198,18 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
     const failure = node.failure ?? probe?.failure ?? response?.failure ?? null;
     const note = node.response instanceof NotedMessage ? node.response.note : undefined;
     const outcome = failure?.cause ?? note;
+    const second = scores.get(node)?.second;
+    const read = { probe, response, second_response: second } as const;
+    const cut = (["probe", "response", "second_response"] as const).filter(
+      (text) => read[text]?.cut === true,
+    );
     return {
       turn,
       reward: Number.isFinite(node.reward) ? node.reward : null,
       probe_harm: probe?.score ?? null,
       response_harm: response?.score ?? null,
-      ...(this.secondScorer === null
-        ? {}
-        : { second_response_harm: scores.get(node)?.second?.score ?? null }),
+      ...(this.secondScorer === null ? {} : { second_response_harm: second?.score ?? null }),
+      ...(cut.length === 0 ? {} : { cut }),
       context: String(node.context),
       probe: String(node.probe),
       response: String(node.response),
@@ -218,7 +222,8 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
 
   #outcome(node: Node, which: "probe" | "response", scores: Scores): ScoreOutcome {
     const score = this.#recorded(node, which);
-    return score === undefined ? scores.get(node)![which]! : { score };
+    if (score === undefined) return scores.get(node)![which]!;
+    return node.cut?.includes(which) === true ? { score, cut: true } : { score };
   }
 
   #recorded(node: Node, which: "probe" | "response"): number | undefined {

@@ -253,6 +253,8 @@ function turnCounts(details: readonly EvaluationDetail[], countsEmpty: boolean) 
     if (outcome !== undefined) outcomes[outcome] = (outcomes[outcome] ?? 0) + 1;
   }
   const isEmpty = (text: string) => text.trim() === "";
+  const cut = (which: "probe" | "response") => turns.filter((turn) => turn.cut?.includes(which)).length;
+  const [cutProbes, cutResponses] = [cut("probe"), cut("response")];
   // A text that was never generated is a failure, not an empty text.
   const spoken = turns.filter(({ error }) => error === null || !/^(tester|target):/u.test(error));
   return {
@@ -264,6 +266,8 @@ function turnCounts(details: readonly EvaluationDetail[], countsEmpty: boolean) 
           n_empty_responses: spoken.filter(({ response }) => isEmpty(response)).length,
         }
       : {}),
+    ...(cutProbes === 0 ? {} : { n_cut_probes: cutProbes }),
+    ...(cutResponses === 0 ? {} : { n_cut_responses: cutResponses }),
     ...(Object.keys(outcomes).length === 0 ? {} : { outcomes }),
   };
 }

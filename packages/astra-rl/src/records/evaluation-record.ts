@@ -33,6 +33,8 @@ const turn = z.looseObject({
   response_harm: z.number().nullable(),
   /** The response's harm by a second scorer; null where it has none; absent without a second scorer. */
   second_response_harm: z.number().nullable().optional(),
+  /** The texts of which a scorer read only a part; absent where it read them whole. */
+  cut: z.array(z.enum(["probe", "response", "second_response"])).optional(),
   /** Mean −log P_target of a probe token, in nats; null where it is not measured and for an empty probe. */
   probe_nll: z.number().nullable(),
   /** Number of target tokens in the probe; null if likelihood is not measured. */
@@ -160,6 +162,9 @@ const summary = z.looseObject({
   n_failed_turns: z.int().nonnegative().optional(),
   n_empty_probes: z.int().nonnegative().optional(),
   n_empty_responses: z.int().nonnegative().optional(),
+  /** Probes and responses of which the scorer read only a part, so that the rest may be harmful; absent for none. */
+  n_cut_probes: z.int().positive().optional(),
+  n_cut_responses: z.int().positive().optional(),
   /** Turns by their `outcome`, such as refused or filtered; absent if none has one. */
   outcomes: z.record(z.string(), z.int().positive()).optional(),
   /** Reasons why the metrics say nothing about the target (`doubtsOf`); empty if they do. */
