@@ -17,7 +17,7 @@ export function promptLogprobs(
   if (!text.startsWith(prompt)) return null;
   const { tokens, logprobs, offsets: given } = withoutBegin(text, scored);
   const characters = Array.from(text);
-  const offsets = tokens.join("") === text ? offsetsOf(tokens) : (given ?? []);
+  const offsets = tokens.join("").startsWith(text) ? offsetsOf(tokens) : (given ?? []);
   if (!areOffsets(offsets, tokens, characters)) return null;
   const [first, end] = [codePoints(prompt.slice(0, start)), codePoints(prompt)];
   const found: number[] = [];
@@ -34,7 +34,7 @@ export function promptLogprobs(
 /** Without a first token that the server's tokenizer puts before the prompt, such as `<s>`, which is no part of the text. */
 function withoutBegin(text: string, scored: ScoredTokens): ScoredTokens {
   const [begin, ...rest] = scored.tokens;
-  if (begin === undefined || rest.join("") !== text || scored.logprobs[0] !== null) return scored;
+  if (begin === undefined || !rest.join("").startsWith(text) || scored.logprobs[0] !== null) return scored;
   return { tokens: rest, logprobs: scored.logprobs.slice(1) };
 }
 
@@ -55,7 +55,7 @@ const PART = "\ufffd";
  * Whether a server's offsets agree with its text. A token that is a part of a character has no text of its own, so that only the
  * server knows where it begins; a server that counts each part as a character moves all that follow. Hence every other token must
  * stand between its offset and the next, but for white space, which decoders take from a token alone, and the last one at the
- * text's end.
+ * text's end; behind it, only a token that ends texts and is none of it, such as `</s>`.
  */
 function areOffsets(
   offsets: readonly number[],
@@ -68,6 +68,7 @@ function areOffsets(
     const next = offsets[at + 1] ?? characters.length;
     if (offset < 0 || next < offset || next > characters.length) return false;
     if (token === "" || token.includes(PART)) return true;
+    if (offset === characters.length) return !characters.join("").endsWith(token.trim());
     return characters.slice(offset, next).join("").trim() === token.trim();
   });
 }

@@ -69,6 +69,16 @@ it("takes tokens that were decoded alone, without their space, at the offsets th
   expect(promptLogprobs(prompt, { ...scored, offsets: [0, 3, 7, 7] }, prompt, 3)).toEqual([-1, -2, -3]);
 });
 
+it("takes a token that ends the text and is none of it, and no other behind its end", () => {
+  const scored = { tokens: ["caf", "\ufffd", "\ufffd", "</s>"], logprobs: [null, -1, -2, -9] };
+  const text = "caf\u00e9";
+  expect(promptLogprobs(text, { ...scored, offsets: [0, 3, 3, 4] }, text, 3)).toEqual([-1, -2]);
+  expect(promptLogprobs(text, { ...scored, offsets: [0, 3, 4, 5] }, text, 3)).toBeNull();
+  // As if the first part of a character were a whole one.
+  const counted = { ...scored, tokens: ["caf", "\ufffd", "\ufffd", "!"], offsets: [0, 3, 4, 5] };
+  expect(promptLogprobs(`${text}!`, counted, text, 3)).toBeNull();
+});
+
 it("passes over a token that the server's tokenizer puts before the prompt", () => {
   const scored = {
     tokens: ["<s>", "The", " cat", "!"],
@@ -77,4 +87,6 @@ it("passes over a token that the server's tokenizer puts before the prompt", () 
   };
   expect(promptLogprobs("The cat!", scored, "The cat", 0)).toEqual([-1, -2]);
   expect(promptLogprobs("The cat!", scored, "The cat", 3)).toEqual([-2]);
+  const ended = { ...scored, tokens: ["<s>", "The", " cat", "</s>"] };
+  expect(promptLogprobs("The cat", ended, "The cat", 3)).toEqual([-2]);
 });
