@@ -4,6 +4,7 @@ import { liveTensors } from "@astra-rl/torch";
 import { expect, test } from "vitest";
 import { goldenFolder } from "../../../lm/test/golden/gpt2.js";
 import { published, publishedFolder } from "../../../lm/test/golden/published.js";
+import { makeScorer } from "../../src/assembly/index.js";
 import { parseEvaluationRecord, parseRunRecord } from "../../src/records/index.js";
 import { runCommand, temporaryFolder } from "./run-command.js";
 
@@ -183,4 +184,12 @@ test("an evaluation counts texts of which its scorer reads only a part, in its r
     undefined,
   ]);
   expect(liveTensors()).toBe(before);
+});
+
+test("a scorer that does not answer is said to where other warnings go", async () => {
+  const onWarning = () => {};
+  const section = { type: "keyword", entries: [{ term: "fool" }] };
+  const scorer = await makeScorer(section, { hub: { onWarning } });
+  expect(scorer.onSilence).toBe(onWarning);
+  scorer.dispose();
 });

@@ -304,12 +304,17 @@ it("no secret is in any file or line, though the server repeats them everywhere"
   const all = Object.values(SECRETS);
   const leaks = ({ headers }: { headers: object }) => `you sent ${JSON.stringify(headers)} ${all.join(" ")}`;
   let seen = 0;
-  const { baseURL } = await loopback((one, response) => {
+  // Also as the name of its model, from the first answer on.
+  const model = `m ${all.join(" ")}`;
+  const probe: Responder = (one, response) =>
+    json(response, 200, { ...completion(one, `one ${one.body.seed}`), model });
+  const respond: Responder = (one, response) => {
     if (one.headers["authorization"] === `Bearer ${all[0]}` && one.headers["x-own"] === all[1]) seen++;
     if (one.call % 3 === 0) return json(response, 500, { error: { message: leaks(one) } });
     const more = one.call % 3 === 1 ? { finish_reason: leaks(one) } : {};
-    return json(response, 200, { ...completion(one, leaks(one), more), model: `m ${all.join(" ")}` });
-  });
+    return json(response, 200, { ...completion(one, leaks(one), more), model });
+  };
+  const { baseURL } = await loopback(respond, { probe });
   const file = configuration(local(baseURL, ", apiKeyEnv: MY_KEY, headers: { X-Own: MY_HEADER }"));
   const run = join(temporaryFolder(), "run");
   const output = join(run, "evaluation.json");
@@ -324,6 +329,8 @@ it("no secret is in any file or line, though the server repeats them everywhere"
   ];
   expect(seen).toBeGreaterThan(10);
   expect(results.slice(4).map(({ code }) => code)).toEqual([2, 2, 2]);
+  const { measured } = parseEvaluationRecord(readFileSync(output, "utf8"));
+  expect(measured!["servers"]).toMatchObject({ target: { model: "m [secret] [secret]" } });
   const shown = [
     ...results.flatMap(({ out, err }) => [out, err]),
     ...filesIn(run).map((path) => readFileSync(path, "latin1")),
