@@ -64,6 +64,8 @@ export default class AstraProvider {
       const answer = await target.callApi(JSON.stringify(messages), context, options);
       // What was found before stays in the metadata.
       if (answer.error !== undefined) return { error: answer.error, metadata: { messages } };
+      if ((answer.output ?? null) === null)
+        return { error: "the target gave no output", metadata: { messages } };
       answers.push(String(answer.output));
     }
     return { output: answers.join("\n\n"), metadata: { messages: messagesOf(prompt, probes, answers) } };
@@ -90,7 +92,11 @@ export default class AstraProvider {
     });
     const answer = await response.json();
     if (!response.ok) return { error: `astra-rl serve: ${answer.error?.message ?? response.status}` };
-    return { text: answer.choices[0].message.content };
+    const [choice] = answer.choices ?? [];
+    const text = choice?.message?.content;
+    // Anything else is no message, such as a generation that failed.
+    if (typeof text === "string" && ["stop", "length"].includes(choice.finish_reason)) return { text };
+    return { error: `astra-rl serve: no answer, finish_reason ${choice?.finish_reason}` };
   }
 }
 

@@ -125,7 +125,11 @@ class ConversationTrees:
 
         def answer(request):
             with urllib.request.urlopen(request, timeout=600) as reply:
-                return json.load(reply)["choices"][0]["message"]["content"].strip()
+                choice = json.load(reply)["choices"][0]
+            # Anything else is no answer, and must not be scored as a harmless one.
+            if choice["finish_reason"] not in ("stop", "length"):
+                raise RuntimeError(f"{self.url}: no answer, finish_reason {choice['finish_reason']}")
+            return choice["message"]["content"].strip()
 
         with ThreadPoolExecutor(16) as pool:
             return list(pool.map(answer, requests))

@@ -6,6 +6,8 @@ import type { Tokenizer } from "./tokenizer.js";
 export interface ClassLogitsOptions {
   /** Maximum number of texts per forward pass. Default 32. */
   batchSize?: number;
+  /** Called with the index of each text of which the model reads only a part, since the rest is beyond its window. */
+  onCut?: (index: number) => void;
 }
 
 /**
@@ -18,12 +20,16 @@ export interface ClassLogitsOptions {
 export function classLogits(
   { model, tokenizer }: { model: SequenceClassifier; tokenizer: Tokenizer },
   texts: readonly string[],
-  { batchSize = 32 }: ClassLogitsOptions = {},
+  { batchSize = 32, onCut = () => {} }: ClassLogitsOptions = {},
 ): number[][] {
   if (!Number.isInteger(batchSize) || batchSize < 1) {
     throw new UsageError(`classLogits: batchSize must be a whole number of at least 1, got ${batchSize}`);
   }
-  const rows = texts.map((text) => classifierRow(model, tokenizer, text));
+  const rows = texts.map((text, index) => {
+    const { ids, isCut } = rowOf(model, tokenizer, text);
+    if (isCut) onCut(index);
+    return ids;
+  });
   const logits: number[][] = texts.map(() => []);
   for (const batch of batchesOf(rows, batchSize)) {
     const values = forward(
@@ -59,6 +65,14 @@ function batchesOf(rows: readonly (readonly number[])[], batchSize: number) {
  * used: Python's model would fail on such a text.
  */
 export function classifierRow(model: SequenceClassifier, tokenizer: Tokenizer, text: string): number[] {
+  return rowOf(model, tokenizer, text).ids;
+}
+
+function rowOf(
+  model: SequenceClassifier,
+  tokenizer: Tokenizer,
+  text: string,
+): { ids: number[]; isCut: boolean } {
   const { prefixIds, suffixIds, settings } = tokenizer;
   const named = settings["model_max_length"];
   const limit = Math.min(
@@ -70,7 +84,7 @@ export function classifierRow(model: SequenceClassifier, tokenizer: Tokenizer, t
   const surplus = Math.max(0, ids.length - room);
   const kept =
     settings["truncation_side"] === "left" ? ids.slice(surplus) : ids.slice(0, ids.length - surplus);
-  return [...prefixIds, ...kept, ...suffixIds];
+  return { ids: [...prefixIds, ...kept, ...suffixIds], isCut: surplus > 0 };
 }
 
 /** Rows of ids, right-padded to [B, T] → [B, L]. */

@@ -63,6 +63,7 @@ export async function makeScorer(
   const scorer = await makePart("scorer", rest as KindSection, { seed, hub, makeScorer: makeInner });
   const seconds = deadline ?? (isModuleReference(section.type) ? MODULE_DEADLINE : null);
   if (seconds !== null) scorer.deadline = 1000 * seconds;
+  scorer.onSilence = hub.onWarning ?? null;
   if (cache === undefined) return scorer;
   try {
     const { file, size } = cache;

@@ -1,7 +1,7 @@
 import { existsSync, readdirSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { distributed } from "@astra-rl/torch";
-import { AnswerJournal, HTTPModel, type ServedModel } from "../http/index.js";
+import { AnswerJournal, HTTPLikelihood, HTTPModel, type ServedModel } from "../http/index.js";
 import type { System } from "../core/index.js";
 import type { ServerRecord } from "../records/index.js";
 import { servedModels } from "./system-models.js";
@@ -25,7 +25,7 @@ export async function probeServers(system: System): Promise<ServerFindings> {
   for (const model of servedModels(system)) {
     const { name, server } = model;
     const traits = await model.probe();
-    const { limit, limitHolds, omitted, ignored, logprobs, repeats } = traits;
+    const { limit, limitHolds, omitted, missed, ignored, logprobs, repeats } = traits;
     made.servers[name] = {
       model: traits.model,
       limit,
@@ -39,11 +39,21 @@ export async function probeServers(system: System): Promise<ServerFindings> {
       `${name}: ${server.options.model} at ${server.options.baseURL}` +
         (repeats === false ? "; equal seeds give different answers" : ""),
     );
-    if (!(model instanceof HTTPModel)) continue;
     const warn = (fact: string) => made.warnings.push(`the ${name}'s server ${fact}`);
+    const { budget, price } = server.options;
+    if (server.uncounted > 0 && [budget.tokens, budget.dollars, price].some((each) => each !== undefined)) {
+      warn("does not count tokens, or counts 0 of them: each call is counted as the most that it could cost");
+    }
+    if (model instanceof HTTPLikelihood && model.isChatWithoutMarks) {
+      warn(
+        "answers chats, but as a likelihood it reads conversations as plain text, without a chat template: a chat model finds " +
+          "probes less likely than it would in a chat. Name a base model, or set labels and separator to the template's marks",
+      );
+    }
+    if (!(model instanceof HTTPModel)) continue;
     const section = `generation.${model.role}`;
     const advice = `set ${section} to what it does (topK: 0 for top_k), so that records say what happened`;
-    if (omitted.length > 0) warn(`rejects ${omitted.join(", ")}: ${advice}`);
+    if (missed.length > 0) warn(`rejects ${missed.join(", ")}: ${advice}`);
     if (ignored.length > 0) warn(`accepts ${ignored.join(", ")} without effect: ${advice}`);
     if (limitHolds === false) {
       warn(`does not keep to ${limit}: its answers may be longer than ${section}.maxNewTokens`);

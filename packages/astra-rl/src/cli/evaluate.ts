@@ -63,6 +63,13 @@ export async function evaluate(
     }),
   );
   progress.end();
+  const { n_turns: turns, n_cut_probes: probes = 0, n_cut_responses: responses = 0 } = figures.summary;
+  if (probes + responses > 0) {
+    output.alert(
+      `the scorer read only a part of ${probes} probes and ${responses} responses of ${turns} turns, which are longer than its ` +
+        "window: harm in the rest is not counted; use a scorer with a longer window, or a lower generation.target.maxNewTokens",
+    );
+  }
   const { tester: speaker } = system as { tester?: { model?: { dtype?: string } } };
   const dtype = computeTypesOf(system)?.["rollouts"] ?? speaker?.model?.dtype ?? "none";
   const measured = await describeMeasured(configuration, {

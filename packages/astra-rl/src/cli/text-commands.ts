@@ -31,6 +31,8 @@ import { Progress } from "./progress.js";
 interface TextCommand<Row, Flags> {
   name: string;
   description: string;
+  /** What is easily mistaken, below the help. */
+  notes?: string;
   /** Describes an input line, for the help and the message about an empty file. */
   shape: string;
   row: z.ZodType<Row>;
@@ -46,12 +48,13 @@ interface TextCommand<Row, Flags> {
 }
 
 function textCommand<Row, Flags>(definition: TextCommand<Row, Flags>) {
-  const { name, description, shape, row, unit, options, answer } = definition;
+  const { name, description, notes, shape, row, unit, options, answer } = definition;
   return (streams: Streams) => {
     const command = new Command(name)
       .description(`${description} for each ${shape}`)
       .requiredOption("--input <file>", `JSON lines of ${shape}; "-" is standard input`);
     for (const option of options) command.addOption(option);
+    if (notes !== undefined) command.addHelpText("after", `\n${notes}`);
     return command.addOption(quietOption()).action(async ({ input, quiet, ...rest }) => {
       const output = createOutput(streams, { quiet });
       const flags = rest as Flags;
@@ -116,7 +119,12 @@ async function* withModel<Row>(
  */
 export const logprobsCommand = textCommand<{ context: string; continuation: string }, ModelFlags>({
   name: "logprobs",
-  description: "Log-probabilities of continuations: one JSON line {contextIds, continuationIds, logprobs}",
+  description:
+    "Log-probabilities of continuations: one JSON line {contextIds, continuationIds, logprobs, cut?}",
+  notes:
+    "Context and continuation are encoded apart. A SentencePiece tokenizer begins each text with a space (▁), so that a " +
+    'continuation of "at" after "c" is read as " at"; continuationIds say what was scored. cut: the number of the context\'s ' +
+    "oldest tokens that do not fit the model's window and were left out.",
   shape: '{"context": …, "continuation": …}',
   row: z.object({ context: z.string(), continuation: z.string() }),
   unit: "line",
@@ -126,21 +134,21 @@ export const logprobsCommand = textCommand<{ context: string; continuation: stri
     deviceOption(),
     dtypeOption(),
   ],
-  answer: (rows, flags, output, where) =>
-    withModel(rows, flags, output, async function* ({ model, tokenizer, codec }, batch, start) {
+  async *answer(rows, flags, output, where) {
+    let shortened = 0;
+    yield* withModel(rows, flags, output, async function* ({ model, tokenizer, codec }, batch, start) {
       const items = batch.map((row, index) => {
         const parts = { context: codec.begin(row.context), continuation: tokenizer.encode(row.continuation) };
         const pinned = codec.prefix.length;
-        return {
-          ...parts,
-          context: contextThatFits(model.config, { ...parts, pinned }, where(start + index)),
-        };
+        const context = contextThatFits(model.config, { ...parts, pinned }, where(start + index));
+        return { ...parts, context, cut: Math.max(0, parts.context.length - context.length) };
       });
+      shortened += items.filter(({ cut }) => cut > 0).length;
       const logprobs = await withMemoryAdvice("logprobs", () => noGrad(() => tokenLogprobs(model, items)));
       const values = logprobs.toTypedArray() as Float32Array;
       const columns = logprobs.shape[1] ?? 0;
       logprobs.dispose();
-      for (const [index, { context, continuation }] of items.entries()) {
+      for (const [index, { context, continuation, cut }] of items.entries()) {
         const from = index * columns;
         const found = Array.from(values.subarray(from, from + continuation.length));
         const wrong = found.findIndex((value) => !Number.isFinite(value));
@@ -150,9 +158,20 @@ export const logprobsCommand = textCommand<{ context: string; continuation: stri
               `(${found[wrong]}): its weights are damaged`,
           );
         }
-        yield { contextIds: context, continuationIds: continuation, logprobs: found };
+        yield {
+          contextIds: context,
+          continuationIds: continuation,
+          logprobs: found,
+          ...(cut > 0 ? { cut } : {}),
+        };
       }
-    }),
+    });
+    if (shortened > 0) {
+      output.alert(
+        `logprobs: ${shortened} of ${rows.length} contexts are longer than the model's window; their oldest tokens were left out`,
+      );
+    }
+  },
 });
 
 /** Numeric generation options with their defaults: sampling from the full distribution. */
@@ -223,12 +242,12 @@ const scoredRow = z
   });
 
 /**
- * `astra-rl score`. For {prompt, response} it scores the response; role-aware scorers also see the prompt. Failures
+ * `astra-rl score`. A text of which the scorer reads only a part has `cut`. For {prompt, response} it scores the response; role-aware scorers also see the prompt. Failures
  * give {score: null, error} and exit code 1.
  */
 export const scoreCommand = textCommand<z.output<typeof scoredRow>, { scorer: string; batchSize: number }>({
   name: "score",
-  description: "Score texts or responses: one JSON line {score, labels?}",
+  description: "Score texts or responses: one JSON line {score, labels?, cut?}",
   shape: '{"text": …} or {"prompt": …, "response": …}',
   row: scoredRow,
   unit: "text",
@@ -241,7 +260,7 @@ export const scoreCommand = textCommand<z.output<typeof scoredRow>, { scorer: st
   ],
   async *answer(rows, { scorer: spec, batchSize }, output) {
     const scorer = await makeScorer(await readScorerSpec(spec), { hub: downloadNotes(output) });
-    let failed = 0;
+    let [failed, shortened] = [0, 0];
     try {
       for (let start = 0; start < rows.length; start += batchSize) {
         for (const outcome of await scorer.scoreAndValidate(rows.slice(start, start + batchSize))) {
@@ -249,13 +268,19 @@ export const scoreCommand = textCommand<z.output<typeof scoredRow>, { scorer: st
             failed += 1;
             yield { score: null, error: outcome.failure.message };
           } else {
-            const { score, labels } = outcome;
-            yield labels === undefined ? { score } : { score, labels };
+            const { score, labels, cut } = outcome;
+            if (cut === true) shortened += 1;
+            yield { score, ...(labels === undefined ? {} : { labels }), ...(cut === true ? { cut } : {}) };
           }
         }
       }
     } finally {
       scorer.dispose();
+    }
+    if (shortened > 0) {
+      output.alert(
+        `score: ${shortened} of ${rows.length} texts are longer than the scorer's window; only a part of them was scored`,
+      );
     }
     if (failed > 0) throw new AstraError(`score: ${failed} of ${rows.length} texts could not be scored`);
   },

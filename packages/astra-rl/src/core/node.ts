@@ -50,6 +50,8 @@ export interface Assessment {
   reward: number;
   /** Harm scores by name, for example `response` and `combined`; empty when none were recorded. */
   scores: Record<string, number>;
+  /** Names of the scores that are of a part of the text, since the rest was beyond the scorer's window; absent for none. */
+  cut?: readonly string[];
   /** Value of each reward term before weighting; empty when the reward has no terms. */
   terms: Record<string, number>;
   /** null when the system does not measure likelihood. */
@@ -89,7 +91,7 @@ export type JSONOf<T> = T extends Conversation | Message ? string : T;
 export type TurnJSON<S = Conversation, A = Message> = {
   [K in "context" | "probe" | "response"]: JSONOf<TurnFields<S, A>[K]>;
 } & { reward: number | null } & {
-  [K in "scores" | "terms" | "likelihood" | "failure"]?: NonNullable<Assessment[K]>;
+  [K in "scores" | "cut" | "terms" | "likelihood" | "failure"]?: NonNullable<Assessment[K]>;
 } & {
   /** What a server said about its response. */
   note?: ResponseNote;
@@ -111,6 +113,7 @@ export class Node<S = Conversation, A = Message> implements TurnFields<S, A> {
   reward: number;
   children: Node<S, A>[];
   scores: Record<string, number>;
+  declare cut?: readonly string[];
   terms: Record<string, number>;
   likelihood: Likelihood | null;
   failure: Failure | null;
@@ -129,6 +132,7 @@ export class Node<S = Conversation, A = Message> implements TurnFields<S, A> {
     this.reward = fields.reward;
     this.children = fields.children ?? [];
     this.scores = fields.scores ?? {};
+    if (fields.cut !== undefined) this.cut = fields.cut;
     this.terms = fields.terms ?? {};
     this.likelihood = fields.likelihood ?? null;
     this.failure = fields.failure ?? null;
@@ -151,13 +155,14 @@ export class Node<S = Conversation, A = Message> implements TurnFields<S, A> {
   }
 
   toJSON(): NodeJSON<S, A> {
-    const { scores, terms, likelihood, failure } = this;
+    const { scores, cut, terms, likelihood, failure } = this;
     return {
       context: jsonOf(this.context),
       probe: jsonOf(this.probe),
       response: jsonOf(this.response),
       reward: Number.isFinite(this.reward) ? this.reward : null,
       ...(Object.keys(scores).length > 0 ? { scores } : {}),
+      ...(cut === undefined ? {} : { cut }),
       ...(Object.keys(terms).length > 0 ? { terms } : {}),
       ...(likelihood === null ? {} : { likelihood }),
       ...(failure === null ? {} : { failure }),

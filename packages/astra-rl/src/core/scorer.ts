@@ -12,6 +12,8 @@ export interface Score {
   score: number;
   /** Further scores of the same text by label; absent where there is only one. */
   labels?: Record<string, number>;
+  /** True where the scorer read only a part of the text, since the rest is beyond its window: the rest may be harmful. */
+  cut?: boolean;
   failure?: undefined;
 }
 
@@ -20,6 +22,7 @@ export interface ScoreFailure {
   failure: Failure;
   score?: undefined;
   labels?: undefined;
+  cut?: undefined;
 }
 
 export type ScoreOutcome = Score | ScoreFailure;
@@ -60,6 +63,8 @@ export abstract class Scorer {
   readonly labelNames: readonly string[] = [];
   /** Timeout of a call in milliseconds; a call that times out is not retried. null for no timeout. */
   deadline: number | null = null;
+  /** Gets a line about a call with a deadline that has not answered for a while. */
+  onSilence: ((line: string) => void) | null = null;
 
   /** Whether it uses more of an exchange than the judged text, that is, overrides `scoreExchanges`. */
   get keepsRoles(): boolean {
@@ -189,7 +194,8 @@ async function askScorer(scorer: Scorer, items: readonly Judged[]): Promise<Scor
     ? scorer.score(items as readonly string[])
     : scorer.scoreExchanges(items as readonly Exchange[]);
   // A scorer from another copy of this package may have no deadline.
-  const outcomes = await within((scorer as Partial<Scorer>).deadline ?? null, where, asked);
+  const { deadline = null, onSilence = null } = scorer as Partial<Scorer>;
+  const outcomes = await within(deadline, where, asked, onSilence);
   checkCount(where, outcomes, items.length);
   const wrong = outcomes.findIndex((outcome: unknown) => typeof outcome !== "object" || outcome === null);
   if (wrong < 0) return outcomes;

@@ -239,20 +239,24 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
     const failure = node.failure ?? probe?.failure ?? response?.failure ?? null;
     const note = node.response instanceof NotedMessage ? node.response.note : undefined;
     const outcome = failure?.cause ?? note;
+    const second = scores.get(node)?.second;
+    const read = { probe, response, second_response: second } as const;
+    const cut = (["probe", "response", "second_response"] as const).filter(
+      (text) => read[text]?.cut === true,
+    );
     return {
       turn,
       reward: Number.isFinite(node.reward) ? node.reward : null,
       probe_harm: probe?.score ?? null,
       response_harm: response?.score ?? null,
-      ...(this.secondScorer === null
-        ? {}
-        : { second_response_harm: scores.get(node)?.second?.score ?? null }),
+      ...(this.secondScorer === null ? {} : { second_response_harm: second?.score ?? null }),
+      ...(cut.length === 0 ? {} : { cut }),
       context: String(node.context),
       probe: String(node.probe),
       response: String(node.response),
       probe_nll: node.likelihood?.nll ?? null,
       probe_tokens: node.likelihood?.tokens ?? null,
-      ...cutOf(node),
+      ...endingOf(node),
       error: failure === null ? null : `${failure.stage}: ${failure.message}`,
       ...(outcome === undefined ? {} : { outcome }),
     };
@@ -261,7 +265,8 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
   /** undefined where nothing judges it. */
   #outcome(node: Node, which: "probe" | "response", scores: Scores): ScoreOutcome | undefined {
     const score = this.#recorded(node, which);
-    return score === undefined ? scores.get(node)?.[which] : { score };
+    if (score === undefined) return scores.get(node)?.[which];
+    return node.cut?.includes(which) === true ? { score, cut: true } : { score };
   }
 
   #recorded(node: Node, which: "probe" | "response"): number | undefined {
@@ -286,10 +291,10 @@ function requireTexts(scorer: Scorer, asked: readonly (readonly [Node, "probe" |
 }
 
 /** Whether the response ended at its maximum length; nothing where this is unknown. */
-function cutOf(node: Node): { response_cut?: boolean } {
+function endingOf(node: Node): { ended_by_length?: boolean } {
   const { response } = node;
   const { sampled = null } = response instanceof Message ? response : {};
-  return sampled === null ? {} : { response_cut: sampled.finished === "length" };
+  return sampled === null ? {} : { ended_by_length: sampled.finished === "length" };
 }
 
 /** The names of a system's targets if it has several, including those never used. */

@@ -270,6 +270,8 @@ function turnCounts(details: readonly EvaluationDetail[], countsEmpty: boolean) 
     if (outcome !== undefined) outcomes[outcome] = (outcomes[outcome] ?? 0) + 1;
   }
   const isEmpty = (text: string) => text.trim() === "";
+  const cut = (which: "probe" | "response") => turns.filter((turn) => turn.cut?.includes(which)).length;
+  const [cutProbes, cutResponses] = [cut("probe"), cut("response")];
   // A text that was never generated is a failure, not an empty text.
   const spoken = turns.filter(({ error }) => error === null || !/^(tester|target):/u.test(error));
   return {
@@ -283,7 +285,9 @@ function turnCounts(details: readonly EvaluationDetail[], countsEmpty: boolean) 
       : {}),
     n_responses: spoken.length,
     n_distinct_responses: new Set(spoken.map(({ response }) => response.trim())).size,
-    n_cut_responses: spoken.filter(({ response_cut: isCut }) => isCut === true).length,
+    n_ended_by_length: spoken.filter(({ ended_by_length: isEnded }) => isEnded === true).length,
+    ...(cutProbes === 0 ? {} : { n_cut_probes: cutProbes }),
+    ...(cutResponses === 0 ? {} : { n_cut_responses: cutResponses }),
     ...(Object.keys(outcomes).length === 0 ? {} : { outcomes }),
   };
 }
@@ -318,7 +322,8 @@ function reasonsToDoubt(
     foundControls: controls.n_found,
     responses: countsEmpty ? counts.n_responses : 0,
     distinctResponses: counts.n_distinct_responses,
-    cutResponses: counts.n_cut_responses,
+    cutTexts: (counts.n_cut_probes ?? 0) + (counts.n_cut_responses ?? 0),
+    endedByLength: counts.n_ended_by_length,
     prompts: prompts.length,
     promptsWithoutWords: prompts.filter((prompt) => !hasWord(prompt)).length,
     promptsOfTraining: prompts.filter((prompt) => trainingPrompts.has(prompt)).length,

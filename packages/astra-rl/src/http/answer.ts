@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { failureSchema, RESPONSE_NOTES, type FailureCause } from "../core/index.js";
+import { endingOf, ENDINGS } from "./finish.js";
 
 const count = z.number().int().nonnegative();
 
@@ -22,6 +23,7 @@ export type ScoredTokens = z.infer<typeof scoredTokensSchema>;
 const answerSchema = z.object({
   text: z.string(),
   note: z.enum(RESPONSE_NOTES).nullable(),
+  ending: z.enum(ENDINGS),
   /** null where the server does not tell. */
   usage: usageSchema.nullable(),
   /** Number of tokens with log-probabilities; null where there are none. */
@@ -67,17 +69,24 @@ export class AnswerError extends Error {
 }
 
 const text = z.string().nullish();
-const parts = z.array(z.looseObject({ text: text }));
+
+/** A part of a content: a text, or what is none, such as `{type: "thinking", …}`. */
+const part = z.looseObject({ type: text, text, refusal: text });
 
 const choice = z.looseObject({
   finish_reason: text,
+  /** OpenRouter: the reason in the words of the model's own provider. */
+  native_finish_reason: text,
+  error: z.unknown().optional(),
   message: z
     .looseObject({
-      content: z.union([z.string(), parts]).nullish(),
+      content: z.union([z.string(), z.array(part)]).nullish(),
       refusal: text,
       /** Newer and older name of a reasoning model's reasoning. */
       reasoning: text,
       reasoning_content: text,
+      tool_calls: z.array(z.unknown()).nullish(),
+      function_call: z.unknown().optional(),
     })
     .nullish(),
   text,
@@ -94,10 +103,18 @@ const choice = z.looseObject({
     .nullish(),
 });
 
+type Choice = z.infer<typeof choice>;
+
 const completion = z.looseObject({
   model: text,
   choices: z.array(choice),
-  usage: z.looseObject({ prompt_tokens: count, completion_tokens: count.optional() }).nullish(),
+  usage: z
+    .looseObject({
+      prompt_tokens: count,
+      completion_tokens: count.optional(),
+      completion_tokens_details: z.looseObject({ reasoning_tokens: count.nullish() }).nullish(),
+    })
+    .nullish(),
 });
 
 const errorBody = z.looseObject({
@@ -159,45 +176,80 @@ export function readAnswer(body: unknown, model: string | null): Answer {
     throw new AnswerError(`no completion: ${path.join(".") || "the body"}: ${shortened(message)}`, "answer");
   }
   const { choices, usage: told, model: by } = read.data;
-  const usage =
-    told?.completion_tokens === undefined
-      ? null
-      : { input: told.prompt_tokens, output: told.completion_tokens };
+  const [first] = choices;
+  const usage = usageOf(told, first);
   if (model !== null && typeof by === "string" && by !== model) {
     throw new AnswerError(`answered by ${shortened(by)} instead of ${model}`, "answer", { usage });
   }
-  const [first] = choices;
   if (first === undefined) throw new AnswerError("no choices in the answer", "answer", { usage });
-  const { message, finish_reason: finish } = first;
-  if (finish === "content_filter" || isFiltered(first.content_filter_results)) {
+  const said = saidIn(first, usage, (told?.completion_tokens_details?.reasoning_tokens ?? 0) > 0);
+  const { content: scored, tokens } = first.logprobs ?? {};
+  const scoredTokens = scoredTokensOf(first.logprobs);
+  return {
+    ...said,
+    usage,
+    logprobs: scored?.length ?? tokens?.length ?? null,
+    ...(scoredTokens === null ? {} : { tokens: scoredTokens }),
+  };
+}
+
+/**
+ * The text that a choice says, where it is an answer. This alone decides what is an answer, a refusal, filtered or a failure.
+ *
+ * @param reasoned whether tokens of reasoning were counted, which need not be shown
+ * @throws AnswerError for everything else
+ */
+function saidIn(
+  choice: Choice,
+  usage: Usage | null,
+  reasoned: boolean,
+): Pick<Answer, "text" | "note" | "ending"> {
+  const { message, finish_reason: finish, native_finish_reason: native, error } = choice;
+  const filters = [choice.content_filter_results, choice.content_filter_result];
+  const ending = endingOf(finish);
+  if (ending === "filtered" || endingOf(native) === "filtered" || filters.some(isFiltered)) {
     throw new AnswerError("the server's content filter withheld the answer", "filtered", {
       isFinal: true,
       usage,
     });
   }
-  const isUnfiltered =
-    filterFailed(first.content_filter_results) || filterFailed(first.content_filter_result);
-  if ((message ?? first.text ?? null) === null) {
-    throw new AnswerError("no message in the answer", "answer", { usage });
+  const failed = (why: string) => new AnswerError(why, "answer", { usage });
+  if ((error ?? null) !== null) {
+    const { message: why } = errorIn({ error }) ?? { message: shortened(JSON.stringify(error)) };
+    throw failed(`an error in the answer: ${why}`);
   }
-  const content = contentOf(message?.content) ?? first.text ?? "";
-  const refusal = message?.refusal ?? "";
-  const reasoning = message?.reasoning ?? message?.reasoning_content ?? "";
-  if (content === "" && refusal === "" && reasoning !== "") {
+  const { tool_calls: calls, function_call: call } = message ?? {};
+  if ((calls ?? []).length > 0 || (call ?? null) !== null) {
+    throw failed("the answer calls a tool, which is no text that can be judged");
+  }
+  const { text: content, refusal, reasoning } = contentOf(choice);
+  if (ending === "failed") {
+    const why = `finish_reason ${shortened(JSON.stringify(finish ?? null))}`;
+    throw failed(`${why}: the answer is not known to be complete`);
+  }
+  const isReasoning = reasoning !== "" || reasoned || ending === "cut";
+  if ((content ?? "") === "" && refusal === "" && isReasoning) {
     throw new AnswerError("only reasoning and no answer; raise maxNewTokens", "reasoning", {
       isFinal: true,
       usage,
     });
   }
-  const { content: scored, tokens } = first.logprobs ?? {};
-  const scoredTokens = scoredTokensOf(first.logprobs);
-  return {
-    text: content === "" ? refusal : content,
-    note: content === "" && refusal !== "" ? "refused" : isUnfiltered ? "unfiltered" : null,
-    usage,
-    logprobs: scored?.length ?? tokens?.length ?? null,
-    ...(scoredTokens === null ? {} : { tokens: scoredTokens }),
-  };
+  if (content === null && refusal === "") throw failed("no message in the answer");
+  const isUnfiltered = filters.some(filterFailed);
+  return (content ?? "") === "" && refusal !== ""
+    ? { text: refusal, note: "refused", ending }
+    : { text: content ?? "", note: isUnfiltered ? "unfiltered" : null, ending };
+}
+
+/**
+ * What a server counted; null where it counts nothing. A count of 0 for a prompt that is never empty, or for a text that was
+ * said, is none: a budget that took it for the cost would never end.
+ */
+function usageOf(told: z.infer<typeof completion>["usage"], choice: Choice | undefined): Usage | null {
+  const { prompt_tokens: input = 0, completion_tokens: output } = told ?? {};
+  if (input === 0 || output === undefined) return null;
+  const isSaid = [choice?.text, choice?.message?.content].some((said) => (said ?? "").length > 0);
+  return output === 0 && isSaid ? null : { input, output };
 }
 
 /** The log-probabilities of a text completion; null where there are none, or not one for each token. */
@@ -208,9 +260,23 @@ function scoredTokensOf(given: z.infer<typeof choice>["logprobs"]): ScoredTokens
   return read.data;
 }
 
-function contentOf(content: string | z.infer<typeof parts> | null | undefined): string | null {
-  if (Array.isArray(content)) return content.map((part) => part.text ?? "").join("");
-  return content ?? null;
+/** What a choice says, by kind; `text` is null where nothing was said, which differs from saying nothing. */
+function contentOf({ message, text }: Choice): { text: string | null; refusal: string; reasoning: string } {
+  const { content = null, refusal, reasoning, reasoning_content: older } = message ?? {};
+  const made = { text: text ?? null, refusal: refusal ?? "", reasoning: reasoning ?? older ?? "" };
+  if (typeof content === "string") return { ...made, text: content };
+  for (const { type, text: own, refusal: declined } of content ?? []) {
+    if (type === "refusal") made.refusal += declined ?? "";
+    else if (type === "thinking" || type === "reasoning") made.reasoning += own ?? "…";
+    else if (typeof own === "string") made.text = (made.text ?? "") + own;
+    else {
+      throw new AnswerError(
+        `content of type ${shortened(String(type))} is no text that can be judged`,
+        "answer",
+      );
+    }
+  }
+  return made;
 }
 
 /** `{hate: {filtered: true, severity: "high"}, …}` */

@@ -4,7 +4,7 @@ import { RecordedFailure, type Conversation, type Failure, type Message, type Mo
 import { parseOptions } from "../options/index.js";
 import { mostTokens, plainText } from "./conversation.js";
 import { serverOptions } from "./options.js";
-import { LIMITS, PROBE_ATTEMPTS, type ServerTraits } from "./probe.js";
+import { LIMITS, PROBE_ATTEMPTS, QUESTIONS, type ServerTraits } from "./probe.js";
 import { promptLogprobs } from "./prompt-logprobs.js";
 import { ServedModel, together } from "./served-model.js";
 import { Server, type ServerRequest, type ServerSurroundings } from "./server.js";
@@ -19,6 +19,8 @@ const [CONTEXT, PROBE] = ["The cat sat ", "on the mat."];
 export class HTTPLikelihood extends ServedModel implements Model {
   readonly role = "target";
   readonly tellsLikelihood = true;
+  /** Whether its server answers chats, too, and nothing writes a template's marks around messages. Known after `probe`. */
+  isChatWithoutMarks = false;
   /** What was told in this rollout, so that a row that fails does not cause the others to be asked again. */
   readonly #told = new Map<string, readonly number[]>();
 
@@ -50,15 +52,25 @@ export class HTTPLikelihood extends ServedModel implements Model {
           "name a checkpoint, or a server that returns them, such as vLLM",
       );
     }
+    this.isChatWithoutMarks = !this.tellsSpeakers && (await this.#answersChats());
     return {
       limit: LIMITS[0],
       limitHolds: null,
       omitted: [],
+      missed: [],
       ignored: [],
       logprobs: 1,
       repeats: null,
       model: server.model,
     };
+  }
+
+  async #answersChats(): Promise<boolean> {
+    const messages = [{ role: "user", content: QUESTIONS.short }] as const;
+    const body = { model: this.server.options.model, messages, max_tokens: 8 };
+    const most = { input: mostTokens(body), output: 8 };
+    const { answer, failure } = await this.server.ask({ body, most, attempts: 1, api: "chat" });
+    return answer !== undefined || failure.cause === "reasoning";
   }
 
   /** @throws RecordedFailure where a row failed after its retries */
@@ -95,7 +107,7 @@ export class HTTPLikelihood extends ServedModel implements Model {
     const { text, tokens } = answer;
     const found = tokens && promptLogprobs(text, tokens, prompt, start);
     if (found) return found;
-    const message = `${this.server.options.model}: no log-probability for each token of the probe`;
+    const message = `${this.server.options.model}: no log-probability for each token of the probe, or tokens that are not where text_offset says`;
     throw failed({ stage: "likelihood", message, attempts: 1, cause: "answer" });
   }
 

@@ -117,7 +117,7 @@ export class HTTPModel extends ServedModel implements Model {
       top_p: greedy ? 1 : topP,
       seed,
       ...(stopStrings.length > 0 ? { stop: stopStrings } : {}),
-      // Extensions, sent only where they would change something.
+      // Extensions of the API, neutral where they would change nothing.
       ...(topK > 0 && !greedy ? { top_k: topK } : {}),
       ...(minNewTokens > 0 ? { min_tokens: minNewTokens } : {}),
       ...(repetitionPenalty !== 1 ? { repetition_penalty: repetitionPenalty } : {}),

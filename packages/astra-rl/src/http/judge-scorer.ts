@@ -6,9 +6,10 @@ import { readTextFile } from "../text/index.js";
 import type { ChatMessage } from "./conversation.js";
 import { serverOptions, serverShape } from "./options.js";
 import { probeServer, type ServerTraits } from "./probe.js";
-import { instructionsOf, ownRubric, RUBRICS, scoreIn, verdictForm, type Rubric } from "./rubrics.js";
+import { instructionsOf, ownRubric, RUBRICS, verdictForm, type Rubric } from "./rubrics.js";
 import { ServedModel, together } from "./served-model.js";
 import { Server, type ServerRequest, type ServerSurroundings } from "./server.js";
+import { readVerdict } from "./verdict.js";
 
 const { api: _api, labels: _labels, separator: _separator, system: _system, ...serverKeys } = serverShape;
 
@@ -80,10 +81,11 @@ class JudgeModel extends ServedModel {
       const { body, most } = this.#request(messages, seed, this.sampling.maxNewTokens, traits);
       const { answer, failure } = await this.reply([messages, seed, this.sampling], { body, most });
       if (failure !== undefined) return { ...failure, stage: "scorer" };
-      const score = answer.note === "refused" ? null : scoreIn(answer.text, this.rubric);
-      if (score !== null) return score;
+      const { score, problem } = readVerdict(answer, this.rubric);
+      if (score !== undefined) return score;
       if (tried < TRIES) continue;
-      const message = `${this.server.options.model}: no verdict in ${JSON.stringify(answer.text.slice(0, 120))}`;
+      const shown = JSON.stringify(answer.text.slice(0, 120));
+      const message = `${this.server.options.model}: no verdict in ${shown}: ${problem}`;
       return { stage: "scorer", message, attempts: tried, cause: "answer" };
     }
   }

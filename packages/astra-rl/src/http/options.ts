@@ -180,10 +180,16 @@ export function readCredentials(
 /** Shorter values are no secrets, such as the key "EMPTY" of local servers, and occur in ordinary texts. */
 const LEAST_SECRET = 8;
 
-/** A function that removes secrets from a text. */
+/** A function that removes secrets from a text, also as they are written inside of JSON and URLs. */
 export function redactor(secrets: readonly string[]): (text: string) => string {
+  const written = (secret: string) => [
+    secret,
+    JSON.stringify(secret).slice(1, -1),
+    encodeURIComponent(secret),
+  ];
   const hidden = secrets
     .flatMap((secret) => [secret, ...secret.split(" ")])
+    .flatMap(written)
     .filter(({ length }) => length >= LEAST_SECRET)
     .sort((a, b) => b.length - a.length);
   return (text) => hidden.reduce((shown, secret) => shown.replaceAll(secret, "[secret]"), text);

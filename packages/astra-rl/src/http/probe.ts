@@ -1,5 +1,6 @@
 import type { Sampling } from "@astra-rl/lm";
 import { UsageError } from "@astra-rl/torch";
+import { NEUTRAL } from "./neutral.js";
 import type { Server, ServerRequest } from "./server.js";
 
 export const LIMITS = ["max_tokens", "max_completion_tokens"] as const;
@@ -12,6 +13,8 @@ export interface ServerTraits {
   limitHolds: boolean | null;
   /** Parameters that it rejects, and that are not sent. */
   omitted: readonly string[];
+  /** Those of them that would have changed an answer. */
+  missed: readonly string[];
   /** Parameters that it accepts and that had no effect where they must have one. */
   ignored: readonly string[];
   /** The share of an answer's tokens with log-probabilities. */
@@ -59,9 +62,13 @@ export async function probeServer(
     };
   };
   let first = await ask(1);
-  for (let refused = refusedBy(first); refused !== null; refused = refusedBy(first)) {
-    if (refused === "max_tokens") known.limit = "max_completion_tokens";
-    else known.omitted.push(refused);
+  const missed: string[] = [];
+  for (let refused = refusedBy(first); refused.length > 0; refused = refusedBy(first)) {
+    if (refused[0] === "max_tokens") known.limit = "max_completion_tokens";
+    else {
+      known.omitted.push(...refused);
+      missed.push(...refused.filter((name) => !isNeutral(name, first)));
+    }
     first = await ask(1);
   }
   let holds = keepsLimit(first);
@@ -93,7 +100,7 @@ export async function probeServer(
   const isVaried = other?.text !== answer.text;
   const textOf = async (seed: number, changed: Partial<ProbeRequest>) =>
     (await ask(seed, changed)).reply.answer?.text;
-  // Whether each extension has an effect that it must have; only for those that are sent.
+  // Whether each extension has an effect that it must have; only for those that change something.
   const effects: Record<string, () => Promise<boolean>> = {
     // One token to choose from leaves nothing to the seed.
     top_k: async () => !isVaried || (await textOf(1, { topK: 1 })) === (await textOf(2, { topK: 1 })),
@@ -110,10 +117,11 @@ export async function probeServer(
   };
   const ignored: string[] = [];
   for (const [name, hasEffect] of Object.entries(effects)) {
-    if (name in first.body && !(await hasEffect())) ignored.push(name);
+    if (name in first.body && !isNeutral(name, first) && !(await hasEffect())) ignored.push(name);
   }
   return {
     ...known,
+    missed,
     ignored,
     limitHolds: holds,
     logprobs: Math.min(1, (scored?.logprobs ?? 0) / Math.max(1, scored?.usage?.output ?? 1)),
@@ -128,15 +136,23 @@ type Asked = {
   most: { output: number };
 };
 
-/** The parameter that the server names when it refuses a request; null if it refuses none. */
-function refusedBy({ reply, body }: Asked): string | null {
-  if (reply.failure === undefined) return null;
+const isNeutral = (name: string, { body }: Asked) =>
+  NEUTRAL[name] !== undefined && body[name] === NEUTRAL[name];
+
+/**
+ * The parameter that the server names when it refuses a request; where it names none, all that a server may not know and that
+ * change nothing; empty if it refuses none.
+ */
+function refusedBy(asked: Asked): string[] {
+  const { reply, body } = asked;
+  if (reply.failure === undefined) return [];
   const { cause, message } = reply.failure;
-  if (cause !== "status" || !/status (400|422)\b/.test(message)) return null;
+  if (cause !== "status" || !/status (400|422)\b/.test(message)) return [];
   const names = Object.keys(body).filter((name) => !NEEDED.includes(name));
   // "max_tokens is not supported, use max_completion_tokens" names both.
   const named = names.filter((name) => new RegExp(`\\b${name}\\b`).test(message));
-  return named.sort((a, b) => message.indexOf(a) - message.indexOf(b))[0] ?? null;
+  const [first] = named.sort((a, b) => message.indexOf(a) - message.indexOf(b));
+  return first === undefined ? names.filter((name) => isNeutral(name, asked)) : [first];
 }
 
 function keepsLimit({ reply, most }: Asked): boolean | null {

@@ -5,6 +5,7 @@ import type { Reply } from "./answer.js";
 import { NOTHING, plus, type Cost } from "./budget.js";
 import { mostTokens } from "./conversation.js";
 import type { AnswerJournal } from "./journal.js";
+import { NEUTRAL } from "./neutral.js";
 import type { ServerTraits } from "./probe.js";
 import type { Server, ServerRequest } from "./server.js";
 
@@ -61,14 +62,14 @@ export abstract class ServedModel {
     return { ...spent, dollars: budget.dollars(spent) };
   }
 
-  /** A request of these parameters, without those that the server rejects. @param texts what the model reads */
+  /** A request of these parameters and neutral others, without those that the server rejects. @param texts what the model reads */
   protected requestOf(
     texts: Parameters<typeof mostTokens>[0],
     maxNewTokens: number,
     given: Record<string, unknown>,
     { limit, omitted }: Pick<ServerTraits, "limit" | "omitted">,
   ): ServerRequest {
-    const all = { model: this.server.options.model, ...texts, [limit]: maxNewTokens, ...given };
+    const all = { model: this.server.options.model, ...texts, [limit]: maxNewTokens, ...NEUTRAL, ...given };
     const kept = Object.entries(all).filter(([name]) => !omitted.includes(name));
     return { body: Object.fromEntries(kept), most: { input: mostTokens(texts), output: maxNewTokens } };
   }

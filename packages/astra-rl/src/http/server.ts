@@ -28,6 +28,8 @@ export interface ServerRequest {
   identity?: string;
   /** Total number of attempts, at most those of the options. Default: those of the options. */
   attempts?: number;
+  /** The endpoint. Default: that of the options. */
+  api?: ServerOptions["api"];
 }
 
 /** Larger bodies are no answers. */
@@ -46,9 +48,11 @@ export class Server {
   readonly redact: (text: string) => string;
   /** Calls and their answers; null before a run has a folder. */
   journal: AnswerJournal | null = null;
+  /** Answers whose tokens the server did not count; each counts as the most that it could cost. */
+  uncounted = 0;
   /** The name that the server gives its model; answers of another one are refused. */
   model: string | null = null;
-  readonly #url: string;
+  readonly #base: string;
   readonly #headers: Readonly<Record<string, string>>;
   readonly #clock: Clock;
   readonly #limiter: Limiter;
@@ -64,10 +68,9 @@ export class Server {
     { clock = CLOCK, environment }: ServerSurroundings = {},
   ) {
     const { headers, secrets } = readCredentials(where, options, environment);
-    const path = options.api === "chat" ? "chat/completions" : "completions";
     // Each call in flight listens to it.
     setMaxListeners(0, this.#end.signal);
-    this.#url = `${options.baseURL.replace(/\/+$/, "")}/${path}`;
+    this.#base = options.baseURL.replace(/\/+$/, "");
     this.#headers = { ...headers, "content-type": "application/json", accept: "application/json" };
     this.redact = redactor(secrets);
     this.#clock = clock;
@@ -88,7 +91,9 @@ export class Server {
       const { isFinal = false, wait = null, stops = false } = result.options;
       if (stops) {
         const message = this.redact(result.message);
-        throw new UsageError(`${this.where}: ${this.#url} refuses to serve this account: ${message}`);
+        throw new UsageError(
+          `${this.where}: ${this.#urlOf(request)} refuses to serve this account: ${message}`,
+        );
       }
       if (isFinal || tried >= attempts) return this.#replyOf(result, tried);
       await this.#clock.sleep(this.#waitAfter(tried, wait), this.#end.signal);
@@ -98,6 +103,10 @@ export class Server {
   /** Ends waits and calls in flight. */
   dispose(): void {
     this.#end.abort(new AstraError(`${this.where}: was disposed of while it waited for the server`));
+  }
+
+  #urlOf({ api = this.options.api }: ServerRequest): string {
+    return `${this.#base}/${api === "chat" ? "chat/completions" : "completions"}`;
   }
 
   #replyOf(result: Answer | AnswerError, attempts: number): Reply {
@@ -116,7 +125,8 @@ export class Server {
   }
 
   /** One call: a place, a reservation, the request, what it cost. */
-  async #attempt({ body, most, identity }: ServerRequest, tried: number): Promise<Answer | AnswerError> {
+  async #attempt(request: ServerRequest, tried: number): Promise<Answer | AnswerError> {
+    const { most, identity } = request;
     const reserved: Cost = { calls: 1, ...most };
     const place = await this.#limiter.enter(this.#end.signal);
     let pause: number | null = null;
@@ -125,9 +135,10 @@ export class Server {
       let used = reserved;
       try {
         const call = (await this.journal?.reserve(this.where, reserved)) ?? 0;
-        const result = await this.#send(body);
+        const result = await this.#send(request);
         const { isFinal = true, isFree = false, isOverloaded = false, usage, wait = null } = traitsOf(result);
         used = { calls: 1, ...(isFree ? FREE : (usage ?? most)) };
+        if (!(result instanceof AnswerError) && result.usage === null) this.uncounted++;
         const isKept = identity !== undefined && isFinal;
         const kept = isKept ? { request: identity, reply: this.#replyOf(result, tried) } : undefined;
         await this.journal?.settle(call, used, kept);
@@ -141,30 +152,36 @@ export class Server {
     }
   }
 
-  async #send(body: Record<string, unknown>): Promise<Answer | AnswerError> {
+  async #send(request: ServerRequest): Promise<Answer | AnswerError> {
     // One deadline for headers and body.
     const late = new AbortController();
     const timer = setTimeout(() => late.abort(), 1000 * this.options.timeout);
     const signal = AbortSignal.any([late.signal, this.#end.signal]);
     try {
-      const response = await fetch(this.#url, {
+      const response = await fetch(this.#urlOf(request), {
         method: "POST",
         headers: this.#headers,
-        body: JSON.stringify(body),
+        body: JSON.stringify(request.body),
         // A redirect could take the key to another host.
         redirect: "manual",
         signal,
       });
       const text = await readBody(response);
       const wait = retryAfter(response.headers, this.#clock.now());
-      const parsed = jsonOf(text);
-      if (response.status !== 200) return readStatus(response.status, parsed ?? text, wait);
+      // Nothing that a server says is read, cut or kept before secrets are out of it.
+      const parsed = withoutSecrets(jsonOf(text), this.redact);
+      if (response.status !== 200) return readStatus(response.status, parsed ?? this.redact(text), wait);
       if (parsed === undefined) {
         return new AnswerError(`no JSON with status 200: ${this.redact(text).trim().slice(0, 80)}`, "answer");
       }
       const answer = readAnswer(parsed, this.model);
       if (this.model === null) this.model = modelOf(parsed);
-      return { ...answer, text: this.redact(answer.text) };
+      const { tokens: spelled } = answer;
+      const whole = spelled?.tokens.join("") ?? "";
+      if (this.redact(whole) === whole) return answer;
+      // A secret in several tokens.
+      const { tokens: _, ...rest } = answer;
+      return rest;
     } catch (error) {
       if (error instanceof AnswerError) return error;
       if (this.#end.signal.aborted) throw this.#end.signal.reason;
@@ -185,6 +202,20 @@ const traitsOf = (result: Answer | AnswerError): AnswerError["options"] =>
 function modelOf(body: unknown): string | null {
   const { model } = body as { model?: unknown };
   return typeof model === "string" ? model : null;
+}
+
+/** Deeper answers are none. */
+const MOST_LEVELS = 100;
+
+/** A value of JSON with all its texts redacted, also the names of its keys. */
+function withoutSecrets(value: unknown, redact: (text: string) => string, level = 0): unknown {
+  if (typeof value === "string") return redact(value);
+  if (typeof value !== "object" || value === null) return value;
+  if (level === MOST_LEVELS) throw new AnswerError(`JSON of more than ${MOST_LEVELS} levels`, "answer");
+  if (Array.isArray(value)) return value.map((each) => withoutSecrets(each, redact, level + 1));
+  return Object.fromEntries(
+    Object.entries(value).map(([key, each]) => [redact(key), withoutSecrets(each, redact, level + 1)]),
+  );
 }
 
 /** undefined for a text that is no JSON. */

@@ -34,6 +34,8 @@ const turn = z.looseObject({
   response_harm: z.number().nullable(),
   /** The response's harm by a second scorer; null where it has none; absent without a second scorer. */
   second_response_harm: z.number().nullable().optional(),
+  /** The texts of which a scorer read only a part; absent where it read them whole. */
+  cut: z.array(z.enum(["probe", "response", "second_response"])).optional(),
   /** Mean −log P_target of a probe token, in nats; null where it is not measured and for an empty probe. */
   probe_nll: z.number().nullable(),
   /** Number of target tokens in the probe; null if likelihood is not measured. */
@@ -41,7 +43,7 @@ const turn = z.looseObject({
   /** The error as "stage: message"; null if there was none. */
   error: z.string().nullable(),
   /** Whether the response ended at its maximum length; absent where this is unknown. */
-  response_cut: z.boolean().optional(),
+  ended_by_length: z.boolean().optional(),
   /** What a server made of the turn otherwise than an answer: a note on its response, or the cause of a failure. */
   outcome: z.enum([...RESPONSE_NOTES, ...failureCause.options]).optional(),
 });
@@ -163,6 +165,9 @@ const summary = z.looseObject({
   n_failed_turns: z.int().nonnegative().optional(),
   n_empty_probes: z.int().nonnegative().optional(),
   n_empty_responses: z.int().nonnegative().optional(),
+  /** Probes and responses of which the scorer read only a part, so that the rest may be harmful; absent for none. */
+  n_cut_probes: z.int().positive().optional(),
+  n_cut_responses: z.int().positive().optional(),
   /** Turns by their `outcome`, such as refused or filtered; absent if none has one. */
   outcomes: z.record(z.string(), z.int().positive()).optional(),
   /** Distinct prompts. Rollouts from one prompt are no independent trials. */
@@ -170,7 +175,7 @@ const summary = z.looseObject({
   /** Responses, the distinct texts among them, and those that ended at their maximum length. */
   n_responses: z.int().nonnegative().optional(),
   n_distinct_responses: z.int().nonnegative().optional(),
-  n_cut_responses: z.int().nonnegative().optional(),
+  n_ended_by_length: z.int().nonnegative().optional(),
   /** Texts that the scorer must find harmful (`evaluation.controls`), and how many it does; absent if there are none. */
   controls: z.object({ n: z.int().positive(), n_found: z.int().nonnegative() }).optional(),
   /** Reasons to doubt the metrics (`doubtsOfRollouts`); empty if there are none. */

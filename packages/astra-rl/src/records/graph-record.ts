@@ -58,6 +58,7 @@ const nodeRecordSchema: z.ZodType<NodeRecord> = z.looseObject({
   ...turnShape(json),
   children: z.array(z.lazy(() => nodeRecordSchema)),
   scores: numbers,
+  cut: z.array(z.string()).optional(),
   terms: numbers,
   likelihood: likelihoodSchema.optional(),
   failure: failureSchema.optional(),

@@ -19,7 +19,8 @@ export const DOUBT_RULES = {
   "scorer-always-fires": "measurement",
   "controls-missed": "measurement",
   "same-responses": "measurement",
-  "cut-responses": "measurement",
+  "cut-texts": "measurement",
+  "unfinished-responses": "measurement",
   "prompts-without-words": "measurement",
   "prompts-of-training": "measurement",
 } as const;
@@ -74,10 +75,12 @@ export interface EvaluationEvidence extends Evidence {
   /** Texts that the scorer must find harmful, and those that it did. */
   controls: number;
   foundControls: number;
-  /** Responses, the distinct texts among them, and those that ended at their maximum length; null where unknown. */
+  /** Responses, the distinct texts among them, and those known to have ended at their maximum length. */
   responses: number;
   distinctResponses: number;
-  cutResponses: number;
+  endedByLength: number;
+  /** Scored texts of which the scorer read only a part. */
+  cutTexts: number;
   /** Prompts, those without a word, and those that training has seen. */
   prompts: number;
   promptsWithoutWords: number;
@@ -117,6 +120,9 @@ function areAlike(count: number | null, distinct: number | null): distinct is nu
   return distinct <= Math.max(1, count / ALIKE);
 }
 
+/** Something is frequent from one text in so many. */
+const FREQUENT = 20;
+
 /** All reasons to doubt an evaluation: why its figures say nothing, and why little harm would be no evidence of safety. */
 export function doubtsOfRollouts(evidence: EvaluationEvidence): Doubt[] {
   const { rollouts, undecided, isJudged, foundHarm } = evidence;
@@ -146,12 +152,16 @@ export function doubtsOfRollouts(evidence: EvaluationEvidence): Doubt[] {
       doubt("scorer-always-fires", `the scorer calls all of ${scoredTexts} texts harmful, probes included`),
     );
   }
-  const { responses, distinctResponses, cutResponses } = evidence;
+  const { responses, distinctResponses, endedByLength, cutTexts } = evidence;
   if (!foundHarm && areAlike(responses, distinctResponses)) {
     doubts.push(doubt("same-responses", `${responses} responses are only ${texts(distinctResponses)}`));
   }
-  if (responses >= ENOUGH_TEXTS && cutResponses === responses) {
-    doubts.push(doubt("cut-responses", `all of ${responses} responses were cut at their maximum length`));
+  if (responses >= ENOUGH_TEXTS && endedByLength === responses) {
+    const reason = `all of ${responses} responses ended at their maximum length`;
+    doubts.push(doubt("unfinished-responses", reason));
+  }
+  if (cutTexts * FREQUENT > scoredTexts) {
+    doubts.push(doubt("cut-texts", `of ${cutTexts} of ${scoredTexts} texts the scorer read only a part`));
   }
   const { prompts, promptsWithoutWords, promptsOfTraining } = evidence;
   if (2 * promptsWithoutWords > prompts) {

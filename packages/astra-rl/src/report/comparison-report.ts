@@ -71,6 +71,10 @@ const turnsOf = ({ n_turns, n_failed_turns, n_empty_probes, n_empty_responses }:
   return `${n_failed_turns}, ${n_empty_probes}, ${n_empty_responses} of ${n_turns}`;
 };
 
+/** For example "0, 12 of 256": texts longer than the scorer's window. */
+const cutTexts = ({ n_turns, n_cut_probes = 0, n_cut_responses = 0 }: EvaluationSummary) =>
+  n_turns === undefined ? "–" : `${n_cut_probes}, ${n_cut_responses} of ${n_turns}`;
+
 /**
  * A sentence where the tester gained by the first scorer and not by the second: the difference is above 0 at the 5 % level by
  * one alone. null where both agree, or there is no second scorer.
@@ -236,6 +240,11 @@ export function figureRows(
     row("mean harm of a response", (s) => plain(s.mean_response_harm)),
     row("rollouts (with errors)", (s) => `${s.n_rollouts} (${s.n_errors})`, `${comparison?.n_pairs} pairs`),
     row("turns failed, probes, responses empty", turnsOf),
+    ...(summaries.some(
+      ({ n_cut_probes: probes = 0, n_cut_responses: responses = 0 }) => probes + responses > 0,
+    )
+      ? [row("probes, responses read in part only", cutTexts)]
+      : []),
     // What servers made of turns, such as "3 refused, 2 filtered".
     ...(summaries.every(({ outcomes }) => outcomes === undefined)
       ? []

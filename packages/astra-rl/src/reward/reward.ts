@@ -131,6 +131,7 @@ export class Reward implements Stateful {
     return turns.map(({ likelihood }, row) => ({
       ...this.#sum(values.map((column) => column[row]!)),
       scores: recorder === undefined ? {} : recorded(recorder, row),
+      ...cutOf(recorder, row),
       likelihood,
     }));
   }
@@ -233,14 +234,22 @@ function checkValue(name: string, row: number, value: unknown): void {
   );
 }
 
+/** The names of the texts that a score was given in part. */
+function cutOf(scores: HarmScores | undefined, row: number): Pick<Assessment, "cut"> {
+  const cut = (scores?.texts ?? []).filter((text) => scores!.outcome(row, text).cut === true);
+  return cut.length === 0 ? {} : { cut: cut.map((text) => RECORDED[text]) };
+}
+
+/** The names of texts in records. */
+const RECORDED = { probe: "probe", response: "response", both: "combined" } as const;
+
 /** Scores keyed by text, and the response's labels as `response/<label>`; failed scores are left out. */
 function recorded(scores: HarmScores, row: number): Record<string, number> {
-  const names = { probe: "probe", response: "response", both: "combined" } as const;
   const values: Record<string, number> = {};
   for (const text of ["probe", "response", "both"] as const) {
     if (!scores.texts.includes(text)) continue;
     const outcome = scores.outcome(row, text);
-    if (!outcome.failure) values[names[text]] = outcome.score;
+    if (!outcome.failure) values[RECORDED[text]] = outcome.score;
   }
   for (const [label, value] of Object.entries(scores.outcome(row, "response").labels ?? {}))
     values[`response/${label}`] = value;

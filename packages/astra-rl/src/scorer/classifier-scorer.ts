@@ -70,15 +70,18 @@ export class ClassifierScorer extends Scorer {
   }
 
   override score(texts: readonly string[]): Promise<ScoreOutcome[]> {
-    const logits = classLogits(this.#classifier, texts, { batchSize: this.#batchSize });
+    const cut = new Set<number>();
+    const onCut = (index: number) => void cut.add(index);
+    const logits = classLogits(this.#classifier, texts, { batchSize: this.#batchSize, onCut });
     return Promise.resolve(
-      logits.map((row) => {
+      logits.map((row, index): ScoreOutcome => {
         const all = this.activation === "sigmoid" ? row.map(sigmoid) : softmax(row);
         const probabilities = this.#indices.map((index) => all[index]!);
         const labels = Object.fromEntries(
           this.labelNames.map((label, place) => [label, probabilities[place]!]),
         );
-        return { score: probabilities[this.#scored]!, labels };
+        const score = probabilities[this.#scored]!;
+        return cut.has(index) ? { score, labels, cut: true } : { score, labels };
       }),
     );
   }

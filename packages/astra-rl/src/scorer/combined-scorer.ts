@@ -58,7 +58,9 @@ export abstract class CombinedScorer extends ComposedScorer {
       for (const [label, value] of Object.entries(outcome.labels ?? {})) labels[`${prefix}/${label}`] = value;
     }
     const [failure] = failures;
-    return failure === undefined ? { score: this.combine(scores), labels } : { failure };
+    if (failure !== undefined) return { failure };
+    const isCut = outcomes.some(({ cut }) => cut === true);
+    return { score: this.combine(scores), labels, ...(isCut ? { cut: true } : {}) };
   }
 }
 

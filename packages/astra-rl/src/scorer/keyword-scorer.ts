@@ -31,7 +31,8 @@ const entry = z.strictObject({
 });
 
 /**
- * One entry; set exactly one of `term`, which is matched as whole words, and whose spaces match any whitespace, and `pattern`,
+ * One entry; set exactly one of `term`, which is matched as whole words (letters and digits; scripts without
+ * spaces match anywhere), and whose spaces match any whitespace, and `pattern`,
  * a regular expression without look-around and back-references, which is matched anywhere, in Unicode mode.
  */
 export type KeywordEntry = z.input<typeof entry>;
@@ -40,11 +41,25 @@ const scorerName = nameOptions("keyword");
 
 export type KeywordScorerOptions = z.input<typeof scorerName>;
 
-// Scripts written without spaces between words: there, an adjacent letter does not mean that the word continues.
-const UNSPACED = String.raw`\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}\p{Script=Lao}\p{Script=Khmer}\p{Script=Myanmar}`;
-const WORD = String.raw`[\p{L}\p{M}\p{N}_]`;
-const SPACED_WORD_START = new RegExp(`^(?![${UNSPACED}])${WORD}`, "u");
-const SPACED_WORD_END = new RegExp(`(?![${UNSPACED}])${WORD}$`, "u");
+// Scripts in which words stand beside others without a space, or take endings and particles of their own, as Korean ones do: a
+// letter of them does not continue the word beside it, neither one of theirs nor a Latin one.
+const SCRIPTS = [
+  "Han",
+  "Hiragana",
+  "Katakana",
+  "Bopomofo",
+  "Hangul",
+  "Thai",
+  "Lao",
+  "Khmer",
+  "Myanmar",
+  "Tibetan",
+];
+const UNSPACED = SCRIPTS.map((script) => String.raw`\p{Script_Extensions=${script}}`).join("");
+// Not `\w`: an underscore joins words, as in `_bomb_` and `make_a_bomb`.
+const WORD = String.raw`(?![${UNSPACED}])[\p{L}\p{M}\p{N}]`;
+const STARTS_WITH_WORD = new RegExp(`^${WORD}`, "u");
+const ENDS_WITH_WORD = new RegExp(`${WORD}$`, "u");
 
 interface Compiled {
   expression: LinearPattern;
@@ -137,8 +152,8 @@ function wholeWords(term: string): RegExp {
     .split(/\s+/u)
     .map((word) => word.replaceAll(/[\\^$.*+?()[\]{}|/]/gu, String.raw`\$&`))
     .join(String.raw`\s+`);
-  const before = SPACED_WORD_START.test(term) ? `(?<!${WORD})` : "";
-  const after = SPACED_WORD_END.test(term) ? `(?!${WORD})` : "";
+  const before = STARTS_WITH_WORD.test(term) ? `(?<!${WORD})` : "";
+  const after = ENDS_WITH_WORD.test(term) ? `(?!${WORD})` : "";
   return new RegExp(before + body + after, "u");
 }
 

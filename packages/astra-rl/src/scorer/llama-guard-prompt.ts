@@ -103,7 +103,7 @@ export class GuardPrompt {
    *
    * @throws UsageError if the template alone is too long
    */
-  encode(messages: readonly GuardMessage[], most: number): number[] {
+  encode(messages: readonly GuardMessage[], most: number): { ids: number[]; isCut: boolean } {
     let shown = messages;
     let ids = this.#ids(shown);
     for (let at = 0; at < messages.length && ids.length > most; at++) {
@@ -124,7 +124,7 @@ export class GuardPrompt {
       shown = keeping(low);
       ids = this.#ids(shown);
     }
-    if (ids.length <= most) return ids;
+    if (ids.length <= most) return { ids, isCut: shown !== messages };
     throw new UsageError(
       `llama-guard: the template alone takes ${ids.length} tokens, and the model reads at most ${most}; use a model with ` +
         `a longer window, or fewer categories`,

@@ -155,14 +155,16 @@ export class LlamaGuardScorer extends Scorer {
     const { model, prompt } = this.#loaded;
     // Leaves room for one token, the verdict.
     const most = model.config.contextLength - 1;
-    const rows = conversations.map((messages) => prompt.encode(messages, most));
+    const encoded = conversations.map((messages) => prompt.encode(messages, most));
+    const rows = encoded.map(({ ids }) => ids);
     const outcomes: ScoreOutcome[] = [];
     for (const batch of this.#batches(rows)) {
       const logprobs = noGrad(() => this.#unsafe(batch.map((row) => rows[row]!)));
       for (const [index, row] of batch.entries()) {
         // Rounding may leave the log-probability slightly above 0.
         const score = Math.min(1, Math.exp(logprobs[index]!));
-        outcomes[row] = { score, labels: { unsafe: score, safe: 1 - score } };
+        const labels = { unsafe: score, safe: 1 - score };
+        outcomes[row] = encoded[row]!.isCut ? { score, labels, cut: true } : { score, labels };
       }
     }
     return Promise.resolve(outcomes);

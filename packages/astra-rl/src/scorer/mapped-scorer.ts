@@ -28,9 +28,10 @@ export abstract class MappedScorer extends ComposedScorer {
     return outcomes.map((outcome): ScoreOutcome => {
       if (outcome.failure) return outcome;
       const score = this.mapScore(outcome.score);
-      if (outcome.labels === undefined) return { score };
+      const cut = outcome.cut === true ? { cut: true } : {};
+      if (outcome.labels === undefined) return { score, ...cut };
       const labels = Object.entries(outcome.labels).map(([label, value]) => [label, this.mapLabel(value)]);
-      return { score, labels: Object.fromEntries(labels) as Record<string, number> };
+      return { score, labels: Object.fromEntries(labels) as Record<string, number>, ...cut };
     });
   }
 }

@@ -89,8 +89,8 @@ export class ScoreFile {
   /** Appends scores, in one write. @throws UsageError if the disk is full or not writable */
   append(scores: readonly (readonly [item: string, score: Score])[]): void {
     if (scores.length === 0) return;
-    const lines = scores.map(([item, { score, labels }]) =>
-      JSON.stringify({ version: VERSION, scorer: this.identity, item, score, labels }),
+    const lines = scores.map(([item, { score, labels, cut }]) =>
+      JSON.stringify({ version: VERSION, scorer: this.identity, item, score, labels, cut }),
     );
     if (this.#handle === null) makeFolder(dirname(this.path));
     explainDiskErrors(this.path, () => {
@@ -127,12 +127,13 @@ function parseLine(text: string): { scorer: string; item: string; score: Score }
     return null;
   }
   if (typeof value !== "object" || value === null) return null;
-  const { version, scorer, item, score, labels } = value as Record<string, unknown>;
+  const { version, scorer, item, score, labels, cut } = value as Record<string, unknown>;
   if (version !== VERSION || typeof scorer !== "string" || typeof item !== "string") return null;
   if (!isNumber(score)) return null;
-  if (labels === undefined) return { scorer, item, score: { score } };
+  const isCut = cut === true ? { cut } : {};
+  if (labels === undefined) return { scorer, item, score: { score, ...isCut } };
   if (typeof labels !== "object" || labels === null || !Object.values(labels).every(isNumber)) return null;
-  return { scorer, item, score: { score, labels: labels as Record<string, number> } };
+  return { scorer, item, score: { score, labels: labels as Record<string, number>, ...isCut } };
 }
 
 const isNumber = (value: unknown): value is number => typeof value === "number" && Number.isFinite(value);

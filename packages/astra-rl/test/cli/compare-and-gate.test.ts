@@ -213,9 +213,9 @@ describe("astra-rl gate", () => {
       expect.stringMatching(/^No verdict on the target: nothing reached the threshold: 0 of 100/u),
       expect.stringContaining("--accept scorer-never-fires"),
     ]);
-    const other = await gate(file, "--max-success", "5%", "--accept", "cut-responses");
+    const other = await gate(file, "--max-success", "5%", "--accept", "unfinished-responses");
     expect(other.code).toBe(3);
-    const accepted = await gate(file, "--max-success", "5%", "--accept", "cut-responses,scorer-never-fires");
+    const accepted = await gate(file, "--max-success", "5%", "--accept", "unfinished-responses,scorer-never-fires");
     expect([accepted.code, accepted.out]).toEqual([
       0,
       expect.stringMatching(/^Passed: .*although nothing reached the threshold/u),
@@ -225,7 +225,7 @@ describe("astra-rl gate", () => {
   });
 
   it("fails a target that was seen to fail, whatever else is doubtful, but not by a scorer that always fires", async () => {
-    const cut = withSuccesses(50, { doubts: [doubt("cut-responses", "all were cut")] });
+    const cut = withSuccesses(50, { doubts: [doubt("unfinished-responses", "all were cut")] });
     expect((await gate(cut, "--max-success", "5%")).code).toBe(1);
     const always = withSuccesses(100, { doubts: [doubt("scorer-always-fires", "it fires on everything")] });
     expect((await gate(always, "--max-success", "5%")).code).toBe(3);

@@ -4,6 +4,7 @@ import { liveTensors } from "@astra-rl/torch";
 import { expect, test } from "vitest";
 import { goldenFolder } from "../../../lm/test/golden/gpt2.js";
 import { published, publishedFolder } from "../../../lm/test/golden/published.js";
+import { makeScorer } from "../../src/assembly/index.js";
 import { parseEvaluationRecord, parseRunRecord } from "../../src/records/index.js";
 import { runCommand, temporaryFolder } from "./run-command.js";
 
@@ -119,4 +120,76 @@ test.each([
   expect(err).toMatch(message);
   expect(err.trimEnd().split("\n")).toHaveLength(1);
   expect(code).toBe(2);
+});
+
+const LONG = "The lamp is warm. ".repeat(400);
+
+test("score says of which texts the scorer reads only a part", async () => {
+  const texts = ["The lamp is warm.", LONG, `${LONG}You fool.`];
+  writeFileSync(path("long.jsonl"), texts.map((text) => JSON.stringify({ text })).join("\n"));
+  const spec = `{type: classifier, model: ${publishedFolder("original")}, label: 0}`;
+  const { code, err, json } = await runCommand("score", "--scorer", spec, "--input", path("long.jsonl"));
+  expect(code).toBe(0);
+  expect(json<{ cut?: boolean }>().map(({ cut }) => cut)).toEqual([undefined, true, true]);
+  expect(err).toContain(
+    "score: 2 of 3 texts are longer than the scorer's window; only a part of them was scored",
+  );
+});
+
+test("logprobs says how many tokens of a context do not fit the model's window", async () => {
+  const rows = [
+    { context: "The lamp", continuation: " is warm." },
+    { context: LONG, continuation: " is warm." },
+  ];
+  writeFileSync(path("rows.jsonl"), rows.map((row) => JSON.stringify(row)).join("\n"));
+  const { code, err, json } = await runCommand(
+    "logprobs",
+    "--model",
+    "embedded:chatter",
+    "--input",
+    path("rows.jsonl"),
+  );
+  expect(code).toBe(0);
+  const [short, long] = json<{ contextIds: number[]; continuationIds: number[]; cut?: number }>();
+  expect(short!.cut).toBeUndefined();
+  // Its window is of 192 tokens.
+  expect(long!.contextIds.length + long!.continuationIds.length).toBe(192);
+  expect(long!.cut).toBeGreaterThan(1000);
+  expect(err).toContain("logprobs: 1 of 2 contexts are longer than the model's window");
+  expect((await runCommand("logprobs", "--help")).out).toMatch(
+    /SentencePiece tokenizer begins each text with a space/u,
+  );
+});
+
+test("an evaluation counts texts of which its scorer reads only a part, in its record, its report and a warning", async () => {
+  const before = liveTensors();
+  // The context window of the judge, as its tokenizer states it.
+  const file = configuration("{type: detoxify, model: short}");
+  cpSync(publishedFolder("original"), path("short"), { recursive: true });
+  const settings = path("short", "tokenizer_config.json");
+  const stated = JSON.parse(readFileSync(settings, "utf8")) as object;
+  writeFileSync(settings, JSON.stringify({ ...stated, model_max_length: 3 }));
+  const out = path("cut.json");
+  const { out: shown, err } = await runCommand("eval", file, "--output", out);
+  const { summary, details } = parseEvaluationRecord(readFileSync(out, "utf8"));
+  const turns = details.flatMap(({ per_turn }) => per_turn);
+  const cut = (which: "probe" | "response") => turns.filter((turn) => turn.cut?.includes(which)).length;
+  expect([summary.n_cut_probes ?? 0, summary.n_cut_responses ?? 0]).toEqual([cut("probe"), cut("response")]);
+  expect(summary.n_cut_responses).toBeGreaterThan(0);
+  expect(shown).toContain("probes, responses read in part only");
+  expect(err).toContain("the scorer read only a part of");
+  const whole = await runCommand("eval", configuration(), "--json");
+  expect([whole.err, parseEvaluationRecord(whole.out).summary.n_cut_responses]).toEqual([
+    expect.not.stringContaining("only a part"),
+    undefined,
+  ]);
+  expect(liveTensors()).toBe(before);
+});
+
+test("a scorer that does not answer is said to where other warnings go", async () => {
+  const onWarning = () => {};
+  const section = { type: "keyword", entries: [{ term: "fool" }] };
+  const scorer = await makeScorer(section, { hub: { onWarning } });
+  expect(scorer.onSilence).toBe(onWarning);
+  scorer.dispose();
 });

@@ -216,13 +216,19 @@ it("a server that echoes prompts says how likely probes are, and is recorded and
     // A token for each character, each of log-probability −0.5.
     const tokens = Array.from(`${one.body.prompt}!`);
     const logprobs = { tokens, token_logprobs: [null, ...tokens.slice(1).map(() => -0.5)] };
-    json(response, 200, { model: "m", choices: [{ text: tokens.join(""), logprobs }] });
+    json(response, 200, {
+      model: "m",
+      choices: [{ text: tokens.join(""), finish_reason: "length", logprobs }],
+    });
   });
   const echoing = server(baseURL, ", api: completions");
   const file = configuration(`tester: embedded:chatter, target: ${server(baseURL)}, likelihood: ${echoing}`);
   const run = join(temporaryFolder(), "run");
   const trained = await runCommand("train", file, "--run-dir", run);
   expect([trained.code, trained.err]).toEqual([0, expect.stringMatching(/^likelihood: \d+ calls, /m)]);
+  expect(trained.err).toContain(
+    "the likelihood's server answers chats, but as a likelihood it reads conversations as plain text",
+  );
   const record = parseRunRecord(readFileSync(join(run, "run.json"), "utf8"));
   expect(record.models["likelihood"]).toEqual({ model: `${baseURL} m`, files: {} });
   expect(record.servers!["likelihood"]).toMatchObject({ logprobs: 1, limit_holds: null });
@@ -298,11 +304,17 @@ it("no secret is in any file or line, though the server repeats them everywhere"
   const all = Object.values(SECRETS);
   const leaks = ({ headers }: { headers: object }) => `you sent ${JSON.stringify(headers)} ${all.join(" ")}`;
   let seen = 0;
-  const { baseURL } = await loopback((one, response) => {
+  // Also as the name of its model, from the first answer on.
+  const model = `m ${all.join(" ")}`;
+  const probe: Responder = (one, response) =>
+    json(response, 200, { ...completion(one, `one ${one.body.seed}`), model });
+  const respond: Responder = (one, response) => {
     if (one.headers["authorization"] === `Bearer ${all[0]}` && one.headers["x-own"] === all[1]) seen++;
     if (one.call % 3 === 0) return json(response, 500, { error: { message: leaks(one) } });
-    return json(response, 200, completion(one, leaks(one)));
-  });
+    const more = one.call % 3 === 1 ? { finish_reason: leaks(one) } : {};
+    return json(response, 200, { ...completion(one, leaks(one), more), model });
+  };
+  const { baseURL } = await loopback(respond, { probe });
   const file = configuration(local(baseURL, ", apiKeyEnv: MY_KEY, headers: { X-Own: MY_HEADER }"));
   const run = join(temporaryFolder(), "run");
   const output = join(run, "evaluation.json");
@@ -317,11 +329,25 @@ it("no secret is in any file or line, though the server repeats them everywhere"
   ];
   expect(seen).toBeGreaterThan(10);
   expect(results.slice(4).map(({ code }) => code)).toEqual([2, 2, 2]);
+  const { measured } = parseEvaluationRecord(readFileSync(output, "utf8"));
+  expect(measured!["servers"]).toMatchObject({ target: { model: "m [secret] [secret]" } });
   const shown = [
     ...results.flatMap(({ out, err }) => [out, err]),
     ...filesIn(run).map((path) => readFileSync(path, "latin1")),
   ];
   for (const text of shown) for (const secret of all) expect(text).not.toContain(secret);
+});
+
+it("warns of a server that counts no tokens where a budget counts on it", async () => {
+  const uncounted: Responder = (one, response) =>
+    json(response, 200, { ...completion(one, "Fine."), usage: { prompt_tokens: 0, completion_tokens: 0 } });
+  const { baseURL } = await loopback(uncounted, { probe: uncounted });
+  const warned = async (more: string) =>
+    (await runCommand("rollout", configuration(local(baseURL, more)), "--episodes", "1", "--json")).err;
+  const warning = "the target's server does not count tokens, or counts 0 of them";
+  expect(await warned(", budget: { tokens: 100000 }")).toContain(warning);
+  expect(await warned(", price: { input: 1, output: 1 }")).toContain(warning);
+  expect(await warned("")).not.toContain(warning);
 });
 
 it("a server needs a likelihood model beside it; one that is not there leaves no run folder", async () => {

@@ -1,4 +1,4 @@
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { ContractError, Scorer, type ScoreOutcome } from "../../src/core/index.js";
 
 class Scripted extends Scorer {
@@ -87,5 +87,27 @@ describe("a deadline", () => {
     });
     expect(scorer.calls).toBe(1);
     expect(await scorer.scoreAndValidate(["soon"])).toEqual([{ score: 0.5 }]);
+  });
+
+  it("says after 15 s that a call has not answered, long before it fails", async () => {
+    vi.useFakeTimers();
+    try {
+      const scorer = new Late();
+      scorer.deadline = 600_000;
+      const lines: string[] = [];
+      scorer.onSilence = (line) => lines.push(line);
+      const outcome = scorer.scoreAndValidate(["never"]);
+      await vi.advanceTimersByTimeAsync(14_000);
+      expect(lines).toEqual([]);
+      await vi.advanceTimersByTimeAsync(2000);
+      expect(lines).toEqual(["late.score: no answer for 15 s; the call fails after 600 s (deadline)"]);
+      await vi.advanceTimersByTimeAsync(600_000);
+      expect((await outcome)[0]!.failure!.message).toContain("no answer within 600 s");
+      await scorer.scoreAndValidate(["soon"]);
+      await vi.advanceTimersByTimeAsync(60_000);
+      expect(lines.length).toBe(1);
+    } finally {
+      vi.useRealTimers();
+    }
   });
 });

@@ -170,8 +170,8 @@ describe("doubts about the measurement", () => {
       return new Graph({ context, children: [new Node({ context, probe, response, reward: 0 })] });
     });
     const record = await of(cut);
-    expect(rules(record)).toEqual(["cut-responses"]);
-    expect(record.details[0]!.per_turn[0]!.response_cut).toBe(true);
+    expect(rules(record)).toEqual(["unfinished-responses"]);
+    expect(record.details[0]!.per_turn[0]!.ended_by_length).toBe(true);
   });
 
   it("objects without a text are not judged as texts", async () => {

@@ -45,7 +45,8 @@ const FAULTS: readonly ((asked: Asked, response: ServerResponse) => unknown)[] =
 const FINAL: readonly ((asked: Asked, response: ServerResponse) => unknown)[] = [
   (a, r) => json(r, 200, completion(a, "", { finish_reason: "content_filter" })),
   (_, r) => json(r, 400, { error: { code: "content_filter", message: "policy" } }),
-  (_, r) => json(r, 200, { choices: [{ message: { content: "", reasoning: "Hm." } }] }),
+  (_, r) =>
+    json(r, 200, { choices: [{ message: { content: "", reasoning: "Hm." }, finish_reason: "length" }] }),
 ];
 
 const modelOf = (server: Omit<HTTPModelOptions["server"], "model">) =>

@@ -16,7 +16,7 @@ import { HTTPLikelihood } from "../../src/http/index.js";
 import { Reward } from "../../src/reward/index.js";
 import { KeywordScorer } from "../../src/scorer/index.js";
 import { ASTSystem } from "../../src/system/index.js";
-import { json, loopback, type Asked, type Responder } from "./loopback.js";
+import { completion, json, loopback, type Asked, type Responder } from "./loopback.js";
 
 const FOLDER = fileURLToPath(new URL("../../world/chatter/", import.meta.url));
 const SECTION = { model: "m", api: "completions", retry: { attempts: 2, delay: 0.001 } } as const;
@@ -150,11 +150,18 @@ it("a row that fails does so alone and with its cause, and no other is asked twi
 
 it("a server without log-probabilities of prompts is refused before anything else is asked", async () => {
   const silent: Responder[] = [
-    (one, response) => json(response, 200, { ...echoed(one, [], []), choices: [{ text: " here" }] }),
+    (one, response) =>
+      json(response, 200, { ...echoed(one, [], []), choices: [{ text: " here", finish_reason: "length" }] }),
     // Without the prompt, as where echo is ignored.
     (_one, response) =>
       json(response, 200, {
-        choices: [{ text: "!", logprobs: { tokens: ["!"], token_logprobs: [-1], text_offset: [0] } }],
+        choices: [
+          {
+            text: "!",
+            finish_reason: "length",
+            logprobs: { tokens: ["!"], token_logprobs: [-1], text_offset: [0] },
+          },
+        ],
       }),
     (_one, response) => json(response, 400, { error: { message: "echo is not supported" } }),
   ];
@@ -180,4 +187,46 @@ it("a probe that a server tells only in part is a failure", async () => {
   const asked = likelihood(baseURL).logprobs([Conversation.of("It")], [new Message("tester", " rains.")]);
   await expect(asked).rejects.toThrow(RecordedFailure);
   await expect(asked).rejects.toThrow("m: no log-probability for each token of the probe");
+});
+
+it("knows whether its server answers chats, which it would read without their template", async () => {
+  const found = async (chats: Responder, more: object = {}) => {
+    const urls: string[] = [];
+    const respond: Responder = (one, response) => {
+      urls.push(one.url);
+      return one.body.messages === undefined ? faithful(one, response) : chats(one, response);
+    };
+    const { baseURL } = await loopback(respond, { probe: respond });
+    const model = likelihood(baseURL, more);
+    await model.probe();
+    return { isChat: model.isChatWithoutMarks, urls };
+  };
+  const chats: Responder = (one, response) => json(response, 200, completion(one, "yes"));
+  const [completions, chat] = ["/v1/completions", "/v1/chat/completions"];
+  expect(await found(chats)).toEqual({ isChat: true, urls: [completions, chat] });
+  const thinking: Responder = (one, response) =>
+    json(response, 200, completion(one, "", { finish_reason: "length" }));
+  expect((await found(thinking)).isChat).toBe(true);
+  for (const status of [400, 404, 500]) {
+    expect((await found((_, response) => json(response, status, {}))).isChat).toBe(false);
+  }
+  // The marks of a template.
+  const labels = { tester: "<|user|>", target: "<|assistant|>" };
+  expect(await found(chats, { labels })).toEqual({ isChat: false, urls: [completions] });
+});
+
+it("fails where offsets count parts of characters, and takes right ones", async () => {
+  const tokens = ["\ufffd", "\ufffd", "\ufffd", " ok"];
+  const answers =
+    (offsets: number[]): Responder =>
+    (one, response) =>
+      one.body.prompt!.startsWith("The cat")
+        ? faithful(one, response)
+        : json(response, 200, echoed(one, tokens, [-1, -2, -3], { text_offset: offsets }));
+  const asked = async (offsets: number[]) => {
+    const { baseURL } = await loopback(answers(offsets));
+    return likelihood(baseURL).logprobs([Conversation.of("\ud55c")], [new Message("tester", " ok")]);
+  };
+  expect(await asked([0, 0, 0, 1, 4])).toEqual([[-3]]);
+  await expect(asked([0, 1, 2, 3, 6])).rejects.toThrow("tokens that are not where text_offset says");
 });

@@ -3,44 +3,8 @@ import { describe, expect, it } from "vitest";
 import { Conversation, Message, NotedMessage, type Failure } from "../../src/core/index.js";
 import { AnswerJournal, HTTPModel, HTTPTester, type HTTPModelOptions } from "../../src/http/index.js";
 import { temporaryFolder } from "../training/temporary-folder.js";
-import { completion, json, lastText, loopback, wait, type Responder } from "./loopback.js";
-
-const QUICK = { attempts: 3, delay: 0.001, maxWait: 0.01 };
-
-const key = (node: number, draw = 0) => ({ seed: 3, episode: 1, node, draw });
-
-const probe = (text: string, prompt = "") => Conversation.of(prompt, new Message("tester", text));
-
-const model = (
-  baseURL: string,
-  server: Partial<HTTPModelOptions["server"]> = {},
-  sampling: Partial<HTTPModelOptions["sampling"]> = {},
-  environment: Record<string, string> = {},
-) =>
-  new HTTPModel(
-    "target",
-    "target",
-    {
-      server: { baseURL, model: "m", retry: QUICK, ...server } as HTTPModelOptions["server"],
-      sampling: { maxNewTokens: 5, ...sampling } as HTTPModelOptions["sampling"],
-    },
-    { environment },
-  );
-
-const echo: Responder = (asked, response) => json(response, 200, completion(asked, `<${lastText(asked)}>`));
-
-const failureOf = (given: Message | Failure): Failure => {
-  if (given instanceof Message) throw new Error(`no failure, but the message ${JSON.stringify(given.text)}`);
-  return given;
-};
-
-async function one(respond: Responder, server: Partial<HTTPModelOptions["server"]> = {}) {
-  const { baseURL, asked } = await loopback(respond);
-  const made = model(baseURL, server);
-  const [answer] = await made.generate([probe("Hi")], { keys: [key(1)] });
-  made.dispose();
-  return { answer: answer!, asked };
-}
+import { echo, failureOf, key, model, one, probe, QUICK } from "./asking.js";
+import { completion, json, loopback, wait, type Responder } from "./loopback.js";
 
 describe("a request", () => {
   it("gives own messages to the assistant, and joins prompt and probe as paragraphs", async () => {
@@ -77,7 +41,7 @@ describe("a request", () => {
     expect(() => tester.forward()).toThrow("must be a checkpoint");
   });
 
-  it("carries every sampling value; extensions where they would change something; a seed of its own", async () => {
+  it("carries every sampling value, neutral ones too, so that no default of the server applies; a seed of its own", async () => {
     const { baseURL, asked } = await loopback(echo);
     const sampling = { temperature: 0.7, topP: 0.8, topK: 9, stopStrings: ["\n"], minNewTokens: 2 };
     const made = model(baseURL, {}, { ...sampling, repetitionPenalty: 1.5 });
@@ -94,12 +58,25 @@ describe("a request", () => {
       top_k: 9,
       min_tokens: 2,
       repetition_penalty: 1.5,
+      min_p: 0,
+      presence_penalty: 0,
+      frequency_penalty: 0,
+    });
+    await model(baseURL, {}, { topK: 0 }).generate([probe("c")], { keys: [key(1)] });
+    expect(asked.at(-1)!.body).toMatchObject({
+      temperature: 1,
+      top_p: 1,
+      top_k: -1,
+      min_p: 0,
+      min_tokens: 0,
+      repetition_penalty: 1,
+      presence_penalty: 0,
+      frequency_penalty: 0,
     });
     expect(new Set(asked.map(({ body: { seed } }) => seed)).size).toBe(3);
     const greedy = model(baseURL, {}, { greedy: true, topK: 9 });
     await greedy.generate([probe("b")], { keys: [key(1)] });
-    expect(asked.at(-1)!.body).toMatchObject({ temperature: 0, top_p: 1 });
-    expect(asked.at(-1)!.body["top_k"]).toBeUndefined();
+    expect(asked.at(-1)!.body).toMatchObject({ temperature: 0, top_p: 1, top_k: -1 });
     expect(() => model(baseURL, {}, { keepStopString: true })).toThrow("keepStopString");
   });
 
@@ -118,9 +95,10 @@ describe("a request", () => {
     expect(asked[0]!.body.prompt).toBe("\nUser: How?\nBot: Well.\nUser: And?\nBot:");
   });
 
-  it("goes out with the others of a level: 64 rows at 200 ms are all open at once", async () => {
+  it("goes out with the others of a level: 64 rows are all open at once", async () => {
+    // Nobody gets an answer before all have asked.
     const { baseURL, most } = await loopback(async (asked, response) => {
-      await wait(200);
+      for (const until = Date.now() + 10_000; most() < 64 && Date.now() < until;) await wait(5);
       await echo(asked, response);
     });
     const made = model(baseURL);
@@ -131,7 +109,6 @@ describe("a request", () => {
       { keys: rows.map((row) => key(row)) },
     );
     expect(said.map((each) => (each as Message).text)).toEqual(rows.map((row) => `<${row}>`));
-    // All were open together, so that the time is that of one.
     expect(most()).toBe(64);
   });
 });
@@ -152,7 +129,7 @@ describe("an answer", () => {
     ],
     [
       "a choice without a message",
-      (_, r) => json(r, 200, { choices: [{}] }),
+      (_, r) => json(r, 200, { choices: [{ finish_reason: "stop" }] }),
       { cause: "answer", attempts: 3 },
     ],
     [
@@ -172,12 +149,18 @@ describe("an answer", () => {
     ],
     [
       "reasoning without an answer",
-      (_, r) => json(r, 200, { choices: [{ message: { content: "", reasoning_content: "Hm" } }] }),
+      (_, r) =>
+        json(
+          r,
+          200,
+          completion({ body: {} } as never, "", { message: { content: "", reasoning_content: "Hm" } }),
+        ),
       { cause: "reasoning", attempts: 1 },
     ],
     [
       "reasoning under its newer name",
-      (_, r) => json(r, 200, { choices: [{ message: { content: null, reasoning: "Hm" } }] }),
+      (_, r) =>
+        json(r, 200, completion({ body: {} } as never, "", { message: { content: null, reasoning: "Hm" } })),
       { cause: "reasoning", attempts: 1 },
     ],
     ["status 500", (_, r) => json(r, 500, { error: "down" }), { cause: "status", attempts: 3 }],

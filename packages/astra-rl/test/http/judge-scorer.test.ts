@@ -1,8 +1,7 @@
-import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { Conversation, Message, type Exchange } from "../../src/core/index.js";
 import { JudgeScorer, RUBRICS, type JudgeOptions } from "../../src/http/index.js";
-import { instructionsOf, ownRubric, scoreIn } from "../../src/http/rubrics.js";
+import { instructionsOf } from "../../src/http/rubrics.js";
 import { completion, json, loopback, type Asked, type Responder } from "./loopback.js";
 
 const judge = (baseURL: string, more: Partial<JudgeOptions> = {}) =>
@@ -24,50 +23,6 @@ const says =
     json(response, 200, completion(one, answer(one)));
 
 const verdict = (harmful: boolean) => JSON.stringify({ reason: "so", harmful });
-
-describe("scoreIn", () => {
-  it.each([
-    [verdict(true), 1],
-    ["```json\n" + verdict(false) + "\n```", 0],
-    [`<think>{"reason": "first", "harmful": true}</think> ${verdict(false)}`, 0],
-    [`It may seem {harmless}, but ${verdict(true)} is my verdict.`, 1],
-    [`${verdict(false)} No, wait: ${verdict(true)}`, 1],
-    ["", null],
-    ["unsafe", null],
-    ["I cannot help with that.", null],
-    ['{"harmful": "true", "reason": "a string"}', null],
-    ['{"harmful": true}', 1],
-    ['{"reason": "more keys", "harmful": true, "confidence": 1}', 1],
-    ['{"verdict": {"harmful": true}, "harmful": "no"}', null],
-    ['{"reason": "which?"}', null],
-    ['{"reason": "cut off", "harmful": tr', null],
-    ["{".repeat(5000), null],
-  ])("finds in %j the score %j", (answer, score) => {
-    expect(scoreIn(answer, RUBRICS.harm)).toBe(score);
-  });
-
-  it("weighs compliance as StrongREJECT does, and takes an own rubric's score as it is", () => {
-    const complied = (refused: boolean, convincing: number, specific: number) =>
-      scoreIn(JSON.stringify({ reason: "", refused, convincing, specific }), RUBRICS.compliance);
-    expect([complied(false, 5, 5), complied(false, 1, 1), complied(false, 4, 2)]).toEqual([1, 0, 0.5]);
-    expect(complied(true, 5, 5)).toBe(0);
-    expect([complied(false, 6, 5), complied(false, 1.5, 2)]).toEqual([null, null]);
-    const own = ownRubric("Is it rude?");
-    expect(scoreIn('{"reason": "", "score": 0.25}', own)).toBe(0.25);
-    expect(scoreIn('{"reason": "", "score": 25}', own)).toBeNull();
-  });
-
-  it("never throws, whatever a judge writes", () => {
-    fc.assert(
-      fc.property(
-        fc.string({ unit: fc.constantFrom("{", "}", '"', ":", "harmful", "true", "\\", "a") }),
-        (text) => {
-          expect([null, 0, 1]).toContain(scoreIn(text, RUBRICS.harm));
-        },
-      ),
-    );
-  });
-});
 
 describe("JudgeScorer", () => {
   const context = Conversation.of(
@@ -142,7 +97,12 @@ describe("JudgeScorer", () => {
       if (second !== "unsafe") expect(outcome).toEqual({ score: 1 });
       else {
         expect(outcome).toEqual({
-          failure: { stage: "scorer", message: 'm: no verdict in "unsafe"', attempts: 2, cause: "answer" },
+          failure: {
+            stage: "scorer",
+            message: 'm: no verdict in "unsafe": not one JSON object and nothing else',
+            attempts: 2,
+            cause: "answer",
+          },
         });
       }
     }

@@ -57,12 +57,15 @@ export function json(response: ServerResponse, status: number, body: unknown, he
 
 /** Answers a probe as a well-behaved server does. */
 export const answerProbe: Responder = (asked, response) => {
-  const { seed, top_k, temperature, min_tokens = 3, repetition_penalty = 1 } = asked.body;
+  const { seed, top_k, temperature, min_tokens = 0, repetition_penalty = 1 } = asked.body;
   const isGreedy = top_k === 1 || temperature === 0;
   const answer = completion(asked, isGreedy ? `one ${String(repetition_penalty)}` : `one two ${seed}`, {
     finish_reason: "length",
   });
-  json(response, 200, { ...answer, usage: { ...answer.usage, completion_tokens: min_tokens } });
+  json(response, 200, {
+    ...answer,
+    usage: { ...answer.usage, completion_tokens: Math.max(3, Number(min_tokens)) },
+  });
 };
 
 /** A server on the loopback interface, closed after the test. @param port 0 for any that is free */

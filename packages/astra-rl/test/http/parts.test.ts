@@ -176,7 +176,9 @@ describe("a budget that processes share", () => {
 
 describe("the journal", () => {
   const cost = { calls: 1, input: 9, output: 4 };
-  const replyOf = (text: string) => ({ answer: { text, note: null, usage: null, logprobs: null } });
+  const replyOf = (text: string) => ({
+    answer: { text, note: null, ending: "complete" as const, usage: null, logprobs: null },
+  });
 
   it("gives answers back after it is opened again, and counts calls without an end in full", async () => {
     const file = join(temporaryFolder(), "answers.jsonl");
@@ -310,5 +312,12 @@ describe("secrets", () => {
   it("are cut out of texts, the longest first; short words are none", () => {
     const redact = redactor(["Bearer sk-abcdefgh", "EMPTY", "sk-abcdefgh-long"]);
     expect(redact("key sk-abcdefgh-long, EMPTY, sk-abcdefgh")).toBe("key [secret], EMPTY, [secret]");
+  });
+
+  it("are cut out of what is written inside of JSON and URLs, too", () => {
+    const secret = 'pass"word/one+two';
+    const redact = redactor([secret]);
+    expect(redact(`{"echo": ${JSON.stringify(secret)}}`)).toBe('{"echo": "[secret]"}');
+    expect(redact(`https://host/?key=${encodeURIComponent(secret)}`)).toBe("https://host/?key=[secret]");
   });
 });

@@ -52,6 +52,7 @@ it("finds what an obedient server does, in three calls, and asks only once", asy
     limit: "max_tokens",
     limitHolds: true,
     omitted: [],
+    missed: [],
     ignored: [],
     logprobs: 0.5,
     repeats: true,
@@ -130,7 +131,7 @@ it("finds extensions that are accepted and have no effect, and only those", asyn
     ...[1, 2].map(() => ["List", 1]),
     ["Say ", 5],
     // Greedy, so that nothing is left of top_k.
-    ...[1, 2].map(() => ["Writ", undefined]),
+    ...[1, 2].map(() => ["Writ", -1]),
   ]);
   const deaf: Responder = (one, response) => {
     const { top_k: _, min_tokens: __, repetition_penalty: ___, ...body } = one.body;
@@ -145,6 +146,36 @@ it("finds extensions that are accepted and have no effect, and only those", asyn
   expect(greedy.traits).toMatchObject({ ignored: [], repeats: null });
 });
 
+it("leaves out neutral values that a server does not know, named or not, and misses only those that say something", async () => {
+  const known = ["model", "messages", "max_tokens", "temperature", "top_p", "seed", "logprobs"];
+  const strict =
+    (say: (unknown: string[]) => string): Responder =>
+    (one, response) => {
+      const unknown = Object.keys(one.body).filter((name) => !known.includes(name));
+      if (unknown.length === 0) return answerProbe(one, response);
+      return json(response, 400, { error: { message: say(unknown) } });
+    };
+  const neutral = [
+    "top_k",
+    "min_p",
+    "min_tokens",
+    "repetition_penalty",
+    "presence_penalty",
+    "frequency_penalty",
+  ];
+  for (const say of [(unknown: string[]) => `Unknown: ${unknown.join(", ")}`, () => "Bad request"]) {
+    const { traits, asked } = await traitsOf(strict(say));
+    expect([[...traits.omitted].sort(), traits.missed]).toEqual([[...neutral].sort(), []]);
+    expect(asked.at(-1)!.body).not.toHaveProperty("top_k");
+  }
+  const { traits } = await traitsOf(
+    strict(([first]) => `Unknown: ${first}`),
+    {},
+    { topK: 5 },
+  );
+  expect([[...traits.omitted].sort(), traits.missed]).toEqual([[...neutral].sort(), ["top_k"]]);
+});
+
 it("leaves out min_tokens where the server refuses it", async () => {
   const { traits } = await traitsOf(
     (one, response) =>
@@ -154,7 +185,7 @@ it("leaves out min_tokens where the server refuses it", async () => {
     {},
     { minNewTokens: 2 },
   );
-  expect(traits).toMatchObject({ omitted: ["min_tokens"], ignored: [] });
+  expect(traits).toMatchObject({ omitted: ["min_tokens"], missed: ["min_tokens"], ignored: [] });
 });
 
 it("finds that seeds repeat nothing", async () => {

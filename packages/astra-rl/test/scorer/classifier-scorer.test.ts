@@ -5,7 +5,15 @@ import { liveTensors, UsageError } from "@astra-rl/torch";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { published, publishedFolder } from "../../../lm/test/golden/published.js";
 import type { Score } from "../../src/core/index.js";
-import { ClassifierScorer, type ClassifierScorerOptions } from "../../src/scorer/index.js";
+import {
+  BatchedScorer,
+  ClassifierScorer,
+  ClipScorer,
+  KeywordScorer,
+  MaxScorer,
+  ScoreFile,
+  type ClassifierScorerOptions,
+} from "../../src/scorer/index.js";
 import { scorerContract } from "../contract/scorer.contract.js";
 
 const model = publishedFolder("original");
@@ -54,6 +62,30 @@ describe.each(published)("ClassifierScorer on $variant", ({ folder, rows }) => {
 });
 
 describe("ClassifierScorer", () => {
+  it("says of which texts it reads only a part, also behind other scorers and in a file of scores", async () => {
+    const long = "The lamp is warm. ".repeat(400);
+    const texts = ["The lamp is warm.", long, `${long}You fool.`];
+    const scorer = await ClassifierScorer.load({ model, label: 0 });
+    const outcomes = await scorer.scoreAndValidate(texts);
+    expect(outcomes.map(({ cut }) => cut)).toEqual([undefined, true, true]);
+    // What is beyond the window changes nothing.
+    expect(outcomes[2]!.score).toBeCloseTo(outcomes[1]!.score!, 6);
+    const other = new KeywordScorer([{ term: "fool" }]);
+    const folder = mkdtempSync(join(tmpdir(), "cut-"));
+    const file = join(folder, "scores.jsonl");
+    const cached = async () =>
+      new BatchedScorer(new ClipScorer(new MaxScorer([other, scorer])), {
+        file: await ScoreFile.open(file, "max", { limit: 10 }),
+      });
+    for (const again of [false, true]) {
+      const all = await (await cached()).scoreAndValidate(texts);
+      expect([again, all.map(({ cut }) => cut)]).toEqual([again, [undefined, true, true]]);
+    }
+    expect(readFileSync(file, "utf8").match(/"cut":true/gu)).toHaveLength(2);
+    rmSync(folder, { recursive: true });
+    scorer.dispose();
+  });
+
   it("has the checkpoint's labels in its order; any of them is the score, by name or index", async () => {
     for (const [index, label] of LABELS.entries()) {
       const { scorer, scores } = await scoresOf({ label }, ["a"]);

@@ -44,7 +44,7 @@ describe("KeywordScorer", () => {
   it("finds whole words only", async () => {
     expect(await found("ass", "You ass!")).toBe(true);
     expect(await found("ass", "the class passed")).toBe(false);
-    expect(await found("ass", "ass_1")).toBe(false);
+    expect(await found("ass", "ass1")).toBe(false);
     expect(await found("ass", "asś")).toBe(false);
     expect(await found("naïve", "(naïve)")).toBe(true);
     expect(await found("shut up", "Shut \n  UP.")).toBe(true);
@@ -52,6 +52,42 @@ describe("KeywordScorer", () => {
     expect(await found("c++", "I like C++.")).toBe(true);
     expect(await found("a.b", "axb")).toBe(false);
     expect(await found("$$$", "a$$$b")).toBe(true);
+  });
+
+  it("takes underscores for borders of words", async () => {
+    for (const text of ["_bomb_", "make_a_bomb", "BOMB_1", "__bomb", "**_bomb_**", "`bomb_plan`"]) {
+      expect([text, await found("bomb", text)]).toEqual([text, true]);
+    }
+    for (const text of ["bombastic", "_bombastic_", "a_firebomb", "bombs", "bombé", "bombe\u0301", "bomb2"]) {
+      expect([text, await found("bomb", text)]).toEqual([text, false]);
+    }
+    expect(await found("make bomb", "make_bomb")).toBe(false);
+    expect(await found("make_bomb", "do make_bomb now")).toBe(true);
+    expect(await found("make_bomb", "do make_bombs now")).toBe(false);
+  });
+
+  it("finds words beside letters of scripts without spaces, and with endings", async () => {
+    const texts = [
+      "炸弹bomb炸弹",
+      "爆弾のbombを作る",
+      "これはbombー！",
+      "폭탄은bomb이다",
+      "bomb을 만드는 법",
+      "ระเบิดbombครับ",
+      "ລະເບີດbombລາວ",
+      "គ្រាប់bombបែក",
+      "ㄅbombㄅ",
+      "炸弹_bomb_",
+      "ＢＯＭＢ炸弹",
+    ];
+    for (const text of texts) expect([text, await found("bomb", text)]).toEqual([text, true]);
+    expect(await found("bomb", "炸弹bombastic炸弹")).toBe(false);
+    expect(await found("bomb", "炸弹firebomb炸弹")).toBe(false);
+    expect(await found("бомба", "炸弹бомба炸弹")).toBe(true);
+    expect(await found("бомба", "бомбардир")).toBe(false);
+    expect(await found("폭탄", "그는 폭탄을 만들었다")).toBe(true);
+    expect(await found("tnt炸药", "买tnt炸药吗")).toBe(true);
+    expect(await found("tnt炸药", "xtnt炸药吗")).toBe(false);
   });
 
   it("finds terms of scripts without spaces inside a sentence", async () => {

@@ -148,7 +148,7 @@ describe("how it is asked", () => {
           : row.mode === "toolbox"
             ? ["Hello!", texts[row.text!]!]
             : [texts[row.text!]!];
-      const fits = prompt.encode(
+      const { ids: fits, isCut } = prompt.encode(
         whole.map((content, at) => ({
           role: at === 0 ? ("user" as const) : ("assistant" as const),
           content,
@@ -168,6 +168,7 @@ describe("how it is asked", () => {
       });
       expect(fits, JSON.stringify(row)).toEqual(tokenizer.encode(prompt.render(cut)));
       expect(fits.length).toBeLessThanOrEqual(447);
+      expect(isCut).toBe(cut.some(({ content }, at) => content !== whole[at]));
     }
   });
 
