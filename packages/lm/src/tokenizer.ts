@@ -54,6 +54,8 @@ export class Tokenizer {
   readonly settings: Readonly<Record<string, unknown>>;
   /** The original files, by name, byte for byte. */
   readonly directoryFiles: ReadonlyMap<string, Uint8Array>;
+  /** These, and config.json: what `fromFiles` makes the same tokenizer of, in another thread for example. */
+  readonly definingFiles: ReadonlyMap<string, Uint8Array>;
 
   #fingerprint: string | null = null;
   readonly #normalizer: Normalizer | null;
@@ -71,6 +73,7 @@ export class Tokenizer {
     /** The folder that it was loaded from, for messages. */
     readonly where: string,
   ) {
+    this.definingFiles = given;
     const files = new Map(given);
     const place = (name: string) => join(where, name);
     const read = (name: string) => {

@@ -4,7 +4,7 @@ import { statSync } from "node:fs";
 import { AstraError, UsageError } from "@astra-rl/torch";
 import type { GraphHits, ReportRecord } from "../records/index.js";
 import { readReport, viewPage, visibleJson } from "../report/index.js";
-import { isLoopback, listen } from "../serve/index.js";
+import { listen, refusalOf } from "../serve/index.js";
 import { Follower } from "./follow.js";
 import { GraphReader } from "./graph-reader.js";
 import { RunList, stampOfReport } from "./run-list.js";
@@ -195,17 +195,10 @@ class Viewer {
   }
 }
 
-/** @throws Refusal for whoever is not a page of this server: other sites, and other names of this machine (DNS rebinding) */
+/** @throws Refusal for whoever is not a page of this server, and for what would change something */
 function admit({ method, headers }: IncomingMessage): void {
-  if (!isLoopback(headers.host)) throw new Refusal(403, "this server answers as 127.0.0.1 or localhost only");
-  const { origin } = headers;
-  if (origin !== undefined && origin !== `http://${headers.host}`) {
-    throw new Refusal(403, "this server answers its own pages only");
-  }
-  const site = headers["sec-fetch-site"];
-  if (site !== undefined && site !== "same-origin" && site !== "none") {
-    throw new Refusal(403, "this server answers its own pages only");
-  }
+  const refusal = refusalOf(headers, true);
+  if (refusal !== null) throw new Refusal(403, refusal);
   if (method !== "GET" && method !== "HEAD") throw new Refusal(405, "this server takes GET only");
 }
 

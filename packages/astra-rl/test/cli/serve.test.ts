@@ -115,7 +115,7 @@ prompts: { train: embedded, dev: embedded, test: embedded }
     max_tokens: 1,
     return_token_ids: true,
   } as OpenAI.ChatCompletionCreateParamsNonStreaming);
-  const { prompt_token_ids: ids } = answer.choices[0] as unknown as { prompt_token_ids: number[] };
+  const { prompt_token_ids: ids } = answer as unknown as { prompt_token_ids: number[] };
   const input = join(folder, "in.jsonl");
   writeFileSync(input, `${JSON.stringify({ text: "It rained." })}\n`);
   const { out } = await runCommand("encode", "--model", "embedded:chatter", "--input", input);
