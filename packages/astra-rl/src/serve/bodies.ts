@@ -9,8 +9,11 @@ const MOST_BYTES_HELD = 512 * 2 ** 20;
 export class Bodies {
   #held = 0;
 
-  /** @throws ApiError for what is no JSON by its headers, and for what is too large */
-  async receive(request: IncomingMessage): Promise<Uint8Array> {
+  /**
+   * @param most bytes of the longest request that may fit the window: what is longer is not kept
+   * @throws ApiError for what is no JSON by its headers, and for what is too large
+   */
+  async receive(request: IncomingMessage, most: number): Promise<Uint8Array> {
     checkHeaders(request);
     const parts: Buffer[] = [];
     let length = 0;
@@ -19,6 +22,11 @@ export class Bodies {
         length += part.length;
         this.#held += part.length;
         if (length > MOST_BYTES) throw tooLarge();
+        if (length > most) {
+          // The rest is received, since clients send everything before they listen.
+          parts.length = 0;
+          continue;
+        }
         if (this.#held > MOST_BYTES_HELD) {
           const headers = { "retry-after": "1", connection: "close" };
           throw new ApiError(429, "too many long requests at a time; try again later", null, null, headers);
@@ -28,8 +36,24 @@ export class Bodies {
     } finally {
       this.#held -= length;
     }
-    return Buffer.concat(parts);
+    if (length <= most) return joined(parts, length);
+    throw new ApiError(
+      400,
+      `the request has ${length} bytes, more than what fits this server's window can have; shorten it`,
+      "context_length_exceeded",
+    );
   }
+}
+
+/** In memory of its own, which another thread can take over. */
+function joined(parts: readonly Buffer[], length: number): Uint8Array {
+  const bytes = new Uint8Array(length);
+  let at = 0;
+  for (const part of parts) {
+    bytes.set(part, at);
+    at += part.length;
+  }
+  return bytes;
 }
 
 const tooLarge = () =>

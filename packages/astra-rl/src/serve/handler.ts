@@ -99,7 +99,7 @@ export class Handler {
   /** Receives, reads and answers a request for text. */
   async generate(endpoint: Endpoint, { request, receiver, signal }: Call): Promise<void> {
     const { engine, reader } = this.surroundings;
-    const bytes = await this.bodies.receive(request);
+    const bytes = await this.bodies.receive(request, reader.limit(endpoint));
     const end = this.connections.begin(request.socket);
     this.answering += 1;
     try {

@@ -4,7 +4,7 @@ import { RequestReader, type Endpoint, type ReadModel, type ReadRequest } from "
 
 /** What the thread answers; the first one says that it can read. */
 export type ReaderAnswer =
-  | { kind: "ready" }
+  | { kind: "ready"; limits: Readonly<Record<Endpoint, number>> }
   | { kind: "read"; request: ReadRequest }
   | { kind: "refused"; status: number; message: string; code: string | null; param: string | null }
   | { kind: "failed"; message: string };
@@ -25,4 +25,4 @@ function answer({ endpoint, bytes }: { endpoint: Endpoint; bytes: Uint8Array }):
 parentPort!.on("message", (given: { endpoint: Endpoint; bytes: Uint8Array }) => {
   parentPort!.postMessage(answer(given));
 });
-parentPort!.postMessage({ kind: "ready" } satisfies ReaderAnswer);
+parentPort!.postMessage({ kind: "ready", limits: reader.limits } satisfies ReaderAnswer);

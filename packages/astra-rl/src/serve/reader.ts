@@ -24,15 +24,25 @@ interface Waiting {
 export class Reader {
   readonly #short: ReaderThread;
   readonly #long: ReaderThread;
+  #limits: Readonly<Record<Endpoint, number>> | null = null;
 
   constructor(models: readonly ReadModel[], { patience = PATIENCE }: { patience?: number } = {}) {
     this.#short = new ReaderThread(models, patience);
     this.#long = new ReaderThread(models, patience);
   }
 
-  /** Starts the thread of short requests, so that the first one does not wait for it. */
-  start(): void {
-    this.#short.start();
+  /**
+   * Starts the thread of short requests, so that the first one does not wait for it.
+   *
+   * @throws the thread's error
+   */
+  async start(): Promise<void> {
+    this.#limits = await this.#short.started();
+  }
+
+  /** Bytes of the longest request that may fit a window; 0 before `start`. */
+  limit(endpoint: Endpoint): number {
+    return this.#limits?.[endpoint] ?? 0;
   }
 
   /** @throws ApiError for what cannot be answered */
@@ -61,17 +71,29 @@ class ReaderThread {
   read(endpoint: Endpoint, bytes: Uint8Array, signal: AbortSignal): Promise<ReadRequest> {
     return new Promise((resolve, reject) => {
       this.#queue.push({ endpoint, bytes, signal, resolve, reject });
-      this.start();
+      this.#start();
       this.#next();
     });
   }
 
-  start(): void {
+  started(): Promise<Readonly<Record<Endpoint, number>>> {
+    this.#start();
+    return new Promise((resolve, reject) => {
+      this.#worker!.once("message", (answer: ReaderAnswer) => {
+        if (answer.kind === "ready") resolve(answer.limits);
+      });
+      this.#worker!.once("error", reject);
+    });
+  }
+
+  #start(): void {
     if (this.#worker !== null) return;
     const worker = new Worker(WORKER, { execArgv: [], workerData: this.models });
-    worker.unref();
-    worker.on("message", (answer: ReaderAnswer) => this.#hear(answer));
+    worker.on("message", (answer: ReaderAnswer) => {
+      if (worker === this.#worker) this.#hear(answer);
+    });
     worker.on("error", (error) => {
+      if (worker !== this.#worker) return;
       // One that never became ready cannot read anything.
       const lost = this.#isReady ? [] : this.#queue.splice(0);
       this.#drop();
@@ -96,6 +118,7 @@ class ReaderThread {
     switch (answer.kind) {
       case "ready":
         this.#isReady = true;
+        this.#worker!.unref();
         return this.#next();
       case "read":
         return this.#settle(({ resolve }) => resolve(answer.request));
@@ -113,7 +136,7 @@ class ReaderThread {
     const current = this.#current;
     this.#current = null;
     if (current !== null) tell(current);
-    if (this.#queue.length > 0) this.start();
+    if (this.#queue.length > 0) this.#start();
     this.#next();
   }
 
@@ -127,7 +150,7 @@ class ReaderThread {
     }
     this.#current = next;
     const { endpoint, bytes } = next;
-    this.#worker!.postMessage({ endpoint, bytes });
+    this.#worker!.postMessage({ endpoint, bytes }, [bytes.buffer as ArrayBuffer]);
     this.#timer = setTimeout(() => {
       void this.#worker?.terminate();
       this.#drop();

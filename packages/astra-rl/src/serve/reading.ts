@@ -3,6 +3,7 @@ import { UsageError } from "@astra-rl/torch";
 import { ApiError } from "./api-error.js";
 import { jsonFrame, type JsonFrame } from "./json-answer.js";
 import {
+  MOST_SEQUENCES,
   parseChat,
   parseCompletion,
   safeSeed,
@@ -15,6 +16,11 @@ import { Speaker, type SpeakerOptions } from "./speaker.js";
 
 /** Tokens of a completion where the request does not say: the API's default. */
 const COMPLETION_TOKENS = 16;
+
+/** Bytes of a request beside its texts. */
+const BESIDE = 2 ** 19;
+/** Bytes of JSON that one byte of a text may take: `\u0061`. */
+const ESCAPED = 6;
 
 /** How requests to a model are read. */
 export interface ReadingOptions extends SpeakerOptions {
@@ -68,6 +74,15 @@ export class RequestReader {
 
   constructor(models: readonly ReadModel[]) {
     this.#models = new Map(models.map((model) => [model.name, new ModelReader(model)]));
+  }
+
+  /** By endpoint, bytes of the longest request that may fit the window of a model. */
+  get limits(): Readonly<Record<Endpoint, number>> {
+    const text = Math.max(...[...this.#models.values()].map(({ mostBytes }) => mostBytes)) * ESCAPED;
+    return {
+      "/v1/chat/completions": BESIDE + text,
+      "/v1/completions": BESIDE + MOST_SEQUENCES * text,
+    };
   }
 
   /** @throws ApiError for what cannot be answered */
@@ -126,6 +141,11 @@ class ModelReader {
       longest = Math.max(longest, this.#codec.bytesOf(id).length);
     }
     this.#longest = longest;
+  }
+
+  /** Bytes of a text that may fit the window. */
+  get mostBytes(): number {
+    return this.model.window * this.#longest;
   }
 
   chat(body: unknown): ReadRequest {
@@ -217,9 +237,8 @@ class ModelReader {
    * @throws ApiError 400
    */
   #checkLength(texts: readonly string[], param: string): void {
-    const { window } = this.model;
     const bytes = texts.reduce((sum, text) => sum + Buffer.byteLength(text), 0);
-    if (bytes > window * this.#longest) throw this.#tooLong(`${bytes} bytes`, param);
+    if (bytes > this.mostBytes) throw this.#tooLong(`${bytes} bytes`, param);
   }
 
   #tooLong(given: string, param: string): ApiError {

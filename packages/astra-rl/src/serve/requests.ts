@@ -4,7 +4,7 @@ import { inputSchema, requirement, dotted } from "../options/index.js";
 import { ApiError, invalidValue } from "./api-error.js";
 
 /** Sequences that one request may ask for. */
-const MOST_SEQUENCES = 256;
+export const MOST_SEQUENCES = 256;
 const MOST_LOGPROBS = 20;
 /** Messages of a conversation: a chat template writes each sequence of roles anew. */
 const MOST_MESSAGES = 1024;

@@ -70,8 +70,14 @@ export async function serve(
   server.on("clientError", (error: NodeJS.ErrnoException, socket) => {
     endBadRequest(socket as Socket, error.code === "ERR_HTTP_REQUEST_TIMEOUT");
   });
-  const url = await listen(server, host, port);
-  reader.start();
+  let url: string;
+  try {
+    await reader.start();
+    url = await listen(server, host, port);
+  } catch (error) {
+    await reader.stop();
+    throw error;
+  }
   return {
     url,
     get open() {
