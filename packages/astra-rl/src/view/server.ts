@@ -7,7 +7,7 @@ import { readReport, viewPage, visibleJson } from "../report/index.js";
 import { listen, refusalOf } from "../serve/index.js";
 import { Follower } from "./follow.js";
 import { GraphReader } from "./graph-reader.js";
-import { RunList, stampOfReport } from "./run-list.js";
+import { linkIn, RunList, stampOfReport } from "./run-list.js";
 
 /** How often files are looked at while a page is open. Milliseconds. */
 const LOOK_EVERY = 500;
@@ -104,8 +104,9 @@ class Viewer {
         return;
       }
       const status = error instanceof Refusal ? error.status : error instanceof AstraError ? 422 : 500;
-      const message = error instanceof Error ? error.message : String(error);
-      sendJson(response, status, { error: status === 500 ? `internal: ${message}` : message });
+      const { name, message } = error as Error;
+      // Messages of others than ours may quote a file.
+      sendJson(response, status, { error: status === 500 ? `internal error (${name})` : message });
     }
   }
 
@@ -129,7 +130,12 @@ class Viewer {
     const { evaluations } = this.#runs.read();
     const unknown = files.find((file) => !evaluations.includes(file));
     if (unknown !== undefined) throw new Refusal(404, `there is no evaluation ${unknown} here`);
-    const paths = [...runs.map((id) => this.#folderOf(id)), ...files.map((file) => join(this.folder, file))];
+    const folders = runs.map((id) => this.#folderOf(id));
+    for (const folder of folders) {
+      const link = linkIn(folder);
+      if (link !== null) throw new Refusal(422, `${link}: is a link, which is not followed; copy the file`);
+    }
+    const paths = [...folders, ...files.map((file) => join(this.folder, file))];
     const stamp = JSON.stringify([runs, files, paths.map(stampOfReport)]);
     if (this.#told?.stamp !== stamp) this.#told = { stamp, json: jsonOf(reportOf(paths, runs)) };
     return this.#told.json;
