@@ -112,7 +112,7 @@ function generated(
     chunk(index, choice.delta(text, tokens.slice(sent, end)));
     sent = end;
   };
-  let cancel = (_: Error): void => undefined;
+  let cancel: (error: Error) => void = () => undefined;
   const result = new Promise<Result>((resolve, reject) => {
     const giveUp = engine.submit(model.batch, {
       ids: prompt.ids,

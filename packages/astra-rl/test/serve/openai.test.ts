@@ -1,4 +1,4 @@
-import OpenAI from "openai";
+import type OpenAI from "openai";
 import { describe, expect, it } from "vitest";
 import { SeededStream } from "../../../lm/test/support/seeded-stream.js";
 import { raw, servedModel, useServer } from "./serving.js";
