@@ -115,8 +115,8 @@ describe("the threads that read requests", () => {
   }, 60_000);
 
   it("give a request up that takes too long, and answer the next one", async () => {
-    const reader = await readerFor(2 ** 22, 400);
-    const text = chat("x1! ".repeat(400_000));
+    const reader = await readerFor(2 ** 22, 3000);
+    const text = chat("x1! ".repeat(1_800_000));
     const late = reader.read("/v1/chat/completions", text, signal);
     const next = reader.read("/v1/chat/completions", chat("Hello. ".repeat(10_000)), signal);
     await expect(late).rejects.toMatchObject({ status: 400, message: expect.stringContaining("to read") });
