@@ -101,7 +101,12 @@ try {
           top_p: 0.95,
           stream,
         };
-        const response = await fetch(`${url}/completions`, { method: "POST", body: JSON.stringify(body) });
+        const headers = { "content-type": "application/json" };
+        const response = await fetch(`${url}/completions`, {
+          method: "POST",
+          headers,
+          body: JSON.stringify(body),
+        });
         await response.text();
       }),
     );

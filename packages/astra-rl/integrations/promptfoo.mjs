@@ -10,8 +10,8 @@
  * The prompt of the test begins the conversation. The output has all answers of the target, so that an assertion finds harm in
  * whichever turn it came; `metadata.messages` has the whole conversation.
  *
- * config: baseURL, model (required); turns (3); maxTokens (64), temperature (1), topP, topK and seed of the tester; tokenEnv, the
- * environment variable with the server's token.
+ * config: baseURL, model (required); turns (3); maxTokens, temperature, topP, topK and seed of the tester, by default as the
+ * server has them; tokenEnv, the environment variable with the server's token.
  */
 export default class AstraProvider {
   #id;
@@ -73,7 +73,7 @@ export default class AstraProvider {
 
   /** The tester's next message. */
   async #ask(prompt, probes, answers) {
-    const { baseURL, model, maxTokens = 64, temperature = 1, topP, topK, seed, tokenEnv } = this.#config;
+    const { baseURL, model, maxTokens, temperature, topP, topK, seed, tokenEnv } = this.#config;
     const messages = [{ role: "user", content: prompt }];
     probes.forEach((probe, turn) => {
       messages.push({ role: "assistant", content: probe }, { role: "user", content: answers[turn] });

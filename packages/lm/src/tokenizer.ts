@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { describeValue, makeFolder, UsageError, writeFileAtomic } from "@astra-rl/torch";
 import { parseJsonObject, readFileIfThere } from "./json-fields.js";
 import { AddedTokens, AddedTokenSplitter, type Section } from "./tokenizer/added-tokens.js";
-import { cleanUp, readDecoder, type Decoder } from "./tokenizer/decoders.js";
+import { cleanUp, readDecoder, tokenBytes, type Decoder } from "./tokenizer/decoders.js";
 import { readModel, type Model } from "./tokenizer/model.js";
 import { readNormalizer, type Normalizer } from "./tokenizer/normalizers.js";
 import { Part } from "./tokenizer/part.js";
@@ -54,12 +54,16 @@ export class Tokenizer {
   readonly settings: Readonly<Record<string, unknown>>;
   /** The original files, by name, byte for byte. */
   readonly directoryFiles: ReadonlyMap<string, Uint8Array>;
+  /** These, and config.json: what `fromFiles` makes the same tokenizer of, in another thread for example. */
+  readonly definingFiles: ReadonlyMap<string, Uint8Array>;
 
   #fingerprint: string | null = null;
   readonly #normalizer: Normalizer | null;
   readonly #preTokenizer: PreTokenizer | null;
   readonly #model: Model;
   readonly #decoder: Decoder | null;
+  /** Its definition in tokenizer.json. */
+  readonly #decoderJson: unknown;
   readonly #added: AddedTokens;
   readonly #splitter: AddedTokenSplitter;
   readonly #cleanUpSpaces: boolean;
@@ -69,6 +73,7 @@ export class Tokenizer {
     /** The folder that it was loaded from, for messages. */
     readonly where: string,
   ) {
+    this.definingFiles = given;
     const files = new Map(given);
     const place = (name: string) => join(where, name);
     const read = (name: string) => {
@@ -106,6 +111,7 @@ export class Tokenizer {
     this.#normalizer = optional("normalizer", readNormalizer);
     this.#preTokenizer = optional("pre_tokenizer", readPreTokenizer);
     this.#decoder = optional("decoder", readDecoder);
+    this.#decoderJson = settings.definition["decoder"];
     this.#cleanUpSpaces = settings.cleanUpSpaces && this.#model.type !== "BPE";
     if (this.#normalizer?.dropsBeginning === true && prependsToFirst(settings.definition["pre_tokenizer"])) {
       throw new UsageError(
@@ -227,6 +233,13 @@ export class Tokenizer {
   /** Id of a token given by its vocabulary entry; null if there is none. */
   idOf(token: string): number | null {
     return this.#added.idOf.get(token) ?? this.#model.idOf.get(token) ?? null;
+  }
+
+  /** The bytes of an id that stands for bytes, which may be a part of a character; null for any other. */
+  partOf(id: number): readonly number[] | null {
+    const token = this.#model.tokenOf.get(id);
+    if (token === undefined || this.#splitter.spellingOf(id) !== undefined) return null;
+    return tokenBytes(this.#decoderJson, token);
   }
 
   /** Hash of the files that define the tokenizer, byte for byte: if equal, all texts are encoded the same. */

@@ -1,13 +1,14 @@
 import { once } from "node:events";
 import { basename, resolve } from "node:path";
 import { Command, InvalidArgumentError, Option } from "@commander-js/extra-typings";
-import { Codec, ContinuousBatch, type LoadedCausalLM } from "@astra-rl/lm";
+import { Codec, ContinuousBatch, type LoadedCausalLM, type Sampling } from "@astra-rl/lm";
 import { UsageError } from "@astra-rl/torch";
 import { modelSource } from "../assembly/index.js";
 import { checkpointOf } from "../configuration/index.js";
 import { promptText, readPromptFile } from "../datasets/index.js";
-import { formatOf, makeFormat, ModelShelf, type ModelFormat } from "../models/index.js";
-import { serve, Speaker, type ServedModel } from "../serve/index.js";
+import { formatOf, ModelShelf, type InferenceDType, type ModelFormat } from "../models/index.js";
+import { requireToken, serve, type ServedModel } from "../serve/index.js";
+import { DEFAULT_SAMPLING } from "../system/index.js";
 import { stopOnInterrupt } from "./interruption.js";
 import {
   deviceOption,
@@ -43,7 +44,7 @@ export function serveCommand(streams: Streams) {
     .option("--model <model>", "folder or hub id. Default: that of --config")
     .option(
       "--config <file>",
-      "a configuration, whose models.tester or models.target tells how conversations are read",
+      "a configuration: how models.tester or models.target reads conversations and, by generation, speaks",
     )
     .addOption(
       new Option(
@@ -80,11 +81,11 @@ export function serveCommand(streams: Streams) {
       "tester: the key of its message in JSON. Default: next_message, prompt or the first text",
     )
     .addOption(deviceOption())
-    .addOption(dtypeOption())
+    .addOption(dtypeOption().default(undefined, "that of --config, else float32"))
     .addOption(quietOption())
     .action(async (options) => {
       const output = createOutput(streams, { quiet: options.quiet });
-      const { path, format } = await chosenModel(options, output);
+      const { path, format, date, sampling, ...kept } = await chosenModel(options, output);
       // Those of a configuration were told when it was read.
       if (options.model !== undefined) noteHubModel("--model", path, output);
       const token = tokenFrom(options.tokenEnv);
@@ -92,39 +93,35 @@ export function serveCommand(streams: Streams) {
         options.prompts === undefined
           ? []
           : (await readPromptFile(options.prompts)).map((prompt) => promptText(prompt));
-      const { device, role, dtype: inferenceDtype, adapter = [] } = options;
+      const { device, role, dtype: inferenceDtype = kept.inferenceDtype, adapter = [] } = options;
       const hub = downloadNotes(output);
       const source = modelSource(path);
-      const shelf = await ModelShelf.open({ device, inferenceDtype, hub }, { target: [source] });
+      const shelf = await ModelShelf.open({ ...kept, device, inferenceDtype, hub }, { target: [source] });
       const batches: ContinuousBatch[] = [];
       try {
         const cacheBytes = (options.cacheMemory * 2 ** 20) / (1 + adapter.length);
         const served = (name: string, { model, tokenizer }: LoadedCausalLM): ServedModel => {
-          const codec = Codec.of(tokenizer);
-          const batch = new ContinuousBatch(model, codec, { rows: options.parallel, cacheBytes });
-          batches.push(batch);
-          const speaker = new Speaker({
-            role,
-            system: options.system,
-            prompts,
-            // Templates that write a date get today's, not the run's.
-            format: (system) =>
-              makeFormat(
-                "--model",
-                tokenizer,
-                role,
-                { ...format, ...(system === undefined ? {} : { system }) },
-                new Date(),
-              ),
+          const batch = new ContinuousBatch(model, Codec.of(tokenizer), {
+            rows: options.parallel,
+            cacheBytes,
           });
-          const { jsonField } = options;
-          return { name, batch, codec, speaker, role, ...(jsonField === undefined ? {} : { jsonField }) };
+          batches.push(batch);
+          const { jsonField, system } = options;
+          const reading = { role, format, date, system, prompts, sampling };
+          return { name, batch, tokenizer, ...reading, ...(jsonField === undefined ? {} : { jsonField }) };
         };
         const models = [served(options.name ?? basename(resolve(path)), await shelf.frozen("target"))];
         for (const [name, folder] of adapter) models.push(served(name, await shelf.frozen("target", folder)));
         checkNames(models);
         const { host, port, queue } = options;
-        const running = await serve(models, { host, port, queue, ...(token === undefined ? {} : { token }) });
+        const log = (text: string) => output.alert(text);
+        const running = await serve(models, {
+          host,
+          port,
+          queue,
+          log,
+          ...(token === undefined ? {} : { token }),
+        });
         output.result(`${running.url}/v1`);
         for (const { name, batch } of models) {
           output.note(
@@ -151,16 +148,26 @@ interface ModelChoice {
   role: "tester" | "target";
 }
 
-/** The checkpoint, and how it reads conversations. */
-async function chosenModel(
-  { model, config, role }: ModelChoice,
-  output: Output,
-): Promise<{ path: string; format: ModelFormat }> {
+interface ChosenModel {
+  path: string;
+  format: ModelFormat;
+  date: Date;
+  sampling: Partial<Sampling>;
+  inferenceDtype: InferenceDType;
+  targetTokenizer?: string;
+}
+
+/** The checkpoint, how it reads conversations, and how it speaks where a request does not say. */
+async function chosenModel({ model, config, role }: ModelChoice, output: Output): Promise<ChosenModel> {
+  // Templates that write a date get today's, unless the configuration has one.
+  const today = new Date();
   if (config === undefined) {
     if (model === undefined) throw new UsageError("serve: needs --model, or a --config that has one");
-    return { path: model, format: {} };
+    // A tester speaks as in a run whose configuration does not say; a target by the API's defaults.
+    const sampling = role === "tester" ? DEFAULT_SAMPLING : {};
+    return { path: model, format: {}, date: today, sampling, inferenceDtype: "float32" };
   }
-  const { models } = await readCommandConfiguration(config, {}, output);
+  const { models, generation } = await readCommandConfiguration(config, {}, output);
   const setting = models[role];
   const path = model ?? checkpointOf(setting);
   if (path === null) {
@@ -168,13 +175,26 @@ async function chosenModel(
       `${config}: models.${role} is no checkpoint, so there is nothing to serve; give --model`,
     );
   }
-  return { path, format: checkpointOf(setting) === null ? {} : formatOf(setting) };
+  const date = models.date === undefined ? today : new Date(`${models.date}T00:00:00`);
+  const format = checkpointOf(setting) === null ? {} : formatOf(setting);
+  const tokenizer = models[`${role}Tokenizer`];
+  return {
+    path,
+    format,
+    date,
+    sampling: generation[role],
+    inferenceDtype: models.dtype,
+    ...(tokenizer === undefined ? {} : { targetTokenizer: tokenizer }),
+  };
 }
 
 function tokenFrom(variable: string | undefined): string | undefined {
   if (variable === undefined) return undefined;
   const token = process.env[variable];
-  if (token !== undefined && token.trim() !== "") return token;
+  if (token !== undefined && token.trim() !== "") {
+    requireToken(token, `--token-env: ${variable}`);
+    return token;
+  }
   throw new UsageError(
     `--token-env: the environment variable ${variable} is not set or empty; put the token there`,
   );

@@ -1,4 +1,4 @@
-import { describeValue, UsageError } from "@astra-rl/torch";
+import { UsageError } from "@astra-rl/torch";
 import type { z } from "zod";
 
 /** The version of most records. */
@@ -20,7 +20,10 @@ export const parserOf =
       try {
         value = JSON.parse(source);
       } catch (cause) {
-        throw new UsageError(`${where}: must be JSON, got ${describeValue(source)}`, { cause });
+        // Without its words: pages and logs show the message.
+        throw new UsageError(`${where}: must be JSON, got other text of ${source.length} characters`, {
+          cause,
+        });
       }
     }
     const version = (value as { version?: unknown } | null)?.version;

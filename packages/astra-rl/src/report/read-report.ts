@@ -84,7 +84,7 @@ function readRun(folder: string, options: ReadReportOptions): ReportRun {
   });
   return {
     label: basename(resolve(folder)),
-    run: has("run.json") ? parseRunRecord(readFileSync(file("run.json"), "utf8"), file("run.json")) : null,
+    run: has("run.json") ? parseRunRecord(readWhole(file("run.json")), file("run.json")) : null,
     configuration: has("config.resolved.yaml") ? readYaml(file("config.resolved.yaml")) : null,
     metrics,
     evaluations,
@@ -93,9 +93,20 @@ function readRun(folder: string, options: ReadReportOptions): ReportRun {
   };
 }
 
+/** Larger files are not those of a run, and longer than a string can be. */
+const MOST_BYTES = 1 << 28;
+
+/** @throws UsageError for a file that is too large */
+function readWhole(path: string): string {
+  const { size } = statSync(path);
+  if (size <= MOST_BYTES) return readFileSync(path, "utf8");
+  throw new UsageError(`${path}: must have at most ${MOST_BYTES >> 20} MiB, got ${size >> 20}`);
+}
+
 function readYaml(path: string): Record<string, unknown> | null {
+  const text = readWhole(path);
   try {
-    const value: unknown = parse(readFileSync(path, "utf8"));
+    const value: unknown = parse(text);
     return typeof value === "object" && value !== null ? (value as Record<string, unknown>) : null;
   } catch (cause) {
     throw new UsageError(`${path}: is not YAML`, { cause });
@@ -132,7 +143,7 @@ function evaluationsOf(folder: string): ReportEvaluation[] {
 
 function evaluationOf(path: string, label: string): ReportEvaluation {
   checkRegular(path);
-  const { summary, details, measured } = parseEvaluationRecord(readFileSync(path, "utf8"), path);
+  const { summary, details, measured } = parseEvaluationRecord(readWhole(path), path);
   return { label, step: null, summary: judged(summary), measured: measured ?? null, details };
 }
 
@@ -218,10 +229,14 @@ function rounded(value: unknown): unknown {
 }
 
 const CHUNK = 1 << 20;
+/** Characters of a line; no record has as many. */
+const LONGEST_LINE = 1 << 27;
 
 /**
  * Yields the complete lines of a file that may exceed the maximum string length; none if the file does not exist.
  * Skips an unterminated last line, left by a crash or still being written.
+ *
+ * @throws UsageError for a line without end
  */
 export function* linesOf(path: string): Generator<{ text: string; where: string }> {
   if (!existsSync(path)) return;
@@ -231,14 +246,22 @@ export function* linesOf(path: string): Generator<{ text: string; where: string 
     const bytes = Buffer.alloc(CHUNK);
     let parts: string[] = [];
     let number = 0;
+    let length = 0;
     for (let count = readSync(handle, bytes); count > 0; count = readSync(handle, bytes)) {
       const pieces = decoder.write(bytes.subarray(0, count)).split("\n");
       for (const piece of pieces.slice(0, -1)) {
         number += 1;
         yield { text: parts.join("") + piece, where: `${path}:${number}` };
         parts = [];
+        length = 0;
       }
       parts.push(pieces.at(-1)!);
+      length += pieces.at(-1)!.length;
+      if (length > LONGEST_LINE) {
+        throw new UsageError(
+          `${path}:${number + 1}: a line must have at most ${LONGEST_LINE >> 20} Mi characters; the file is damaged`,
+        );
+      }
     }
   } finally {
     closeSync(handle);

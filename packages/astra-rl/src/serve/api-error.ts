@@ -27,3 +27,7 @@ export class ApiError extends Error {
     return this.status >= 500 ? "server_error" : "invalid_request_error";
   }
 }
+
+/** A value of a request that breaks a rule. @param param its key */
+export const invalidValue = (param: string, rule: string) =>
+  new ApiError(400, `${param}: ${rule}`, "invalid_value", param);

@@ -1,6 +1,6 @@
 // Models of this machine behind OpenAI's API. Must not know: configurations, runs, the command line.
+export { refusalOf } from "./admission.js";
 export type { ServedModel } from "./answers.js";
-export { messageAs } from "./attacker.js";
-export { isLoopback, listen } from "./loopback.js";
-export { serve, type RunningServer, type ServeOptions } from "./server.js";
-export { Speaker, writtenIds, type SpeakerOptions } from "./speaker.js";
+export { listen } from "./loopback.js";
+export { requireToken, serve, type RunningServer, type ServeOptions } from "./server.js";
+export { writtenIds } from "./speaker.js";

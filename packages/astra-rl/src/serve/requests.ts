@@ -1,13 +1,23 @@
 import { LEAST_TEMPERATURE, REPETITION_PENALTY_RANGE, type Sampling } from "@astra-rl/lm";
 import { z } from "zod";
 import { inputSchema, requirement, dotted } from "../options/index.js";
-import { ApiError } from "./api-error.js";
+import { ApiError, invalidValue } from "./api-error.js";
 
 /** Sequences that one request may ask for. */
-const MOST_SEQUENCES = 256;
+export const MOST_SEQUENCES = 256;
 const MOST_LOGPROBS = 20;
+/** Messages of a conversation: a chat template writes each sequence of roles anew. */
+const MOST_MESSAGES = 1024;
+const LARGEST_SEED = 2 ** 63;
 
-const stop = z.string().min(1);
+const stop = z
+  .string()
+  .min(1)
+  .refine((text) => !/\p{Surrogate}/u.test(text), "must be text, not half of a character");
+
+/** Lists of what this server does not have may be there, empty. */
+const none = (what: string) =>
+  z.array(z.unknown()).max(0, `must be empty: ${what} are not offered by this server`);
 
 /** Of both endpoints. Keys that would change the answer and are not offered are refused unless they are neutral. */
 const shared = {
@@ -22,7 +32,13 @@ const shared = {
   repetition_penalty: z.number().min(REPETITION_PENALTY_RANGE[0]).max(REPETITION_PENALTY_RANGE[1]).optional(),
   min_tokens: z.int().min(0).optional(),
   return_token_ids: z.boolean().optional(),
-  seed: z.int().optional(),
+  seed: z
+    .number()
+    .refine(
+      (seed) => Number.isInteger(seed) && Math.abs(seed) <= LARGEST_SEED,
+      "must be a whole number of at most 64 bits",
+    )
+    .optional(),
   stop: z.union([stop, z.array(stop).max(16)]).optional(),
   frequency_penalty: z.literal(0).optional(),
   presence_penalty: z.literal(0).optional(),
@@ -33,14 +49,24 @@ const shared = {
   store: z.literal(false).optional(),
 };
 
-const part = z.strictObject({ type: z.literal("text"), text: z.string() });
+const part = z.union([
+  z.strictObject({ type: z.literal("text"), text: z.string() }),
+  z.strictObject({ type: z.literal("refusal"), refusal: z.string() }),
+]);
 
 const message = z.strictObject({
   role: z.enum(["system", "developer", "user", "assistant"]),
-  content: z.union([z.string(), z.array(part)]).nullable(),
-  name: z.string().nullish(),
-  refusal: z.null().optional(),
-  tool_calls: z.array(z.never()).nullish(),
+  content: z.union([z.string(), z.array(part)]).nullish(),
+  name: z.string().optional(),
+  refusal: z.string().optional(),
+  tool_calls: none("tools").optional(),
+  // Of answers that are sent back as history; nothing is read from them.
+  type: z.enum(["text", "message"]).optional(),
+  id: z.string().optional(),
+  annotations: z.array(z.unknown()).optional(),
+  reasoning: z.string().optional(),
+  reasoning_content: z.string().optional(),
+  reasoning_details: z.array(z.unknown()).optional(),
 });
 
 const jsonSchema = z.strictObject({
@@ -56,13 +82,13 @@ const responseFormat = z.union([
 
 const chatSchema = z.strictObject({
   ...shared,
-  messages: z.array(message).min(1),
+  messages: z.array(message).min(1).max(MOST_MESSAGES, `must be at most ${MOST_MESSAGES} messages`),
   max_tokens: z.int().min(1).optional(),
   max_completion_tokens: z.int().min(1).optional(),
   logprobs: z.boolean().optional(),
   top_logprobs: z.int().min(0).max(MOST_LOGPROBS).optional(),
   response_format: responseFormat.optional(),
-  tools: z.array(z.never()).optional(),
+  tools: none("tools").optional(),
   tool_choice: z.literal("none").optional(),
 });
 
@@ -82,86 +108,115 @@ export type CompletionRequest = z.output<typeof completionSchema>;
 export type ResponseFormat = z.output<typeof responseFormat>;
 export type ChatMessageIn = { role: z.output<typeof message>["role"]; content: string };
 
+const isRecord = (value: unknown): value is Record<string, unknown> =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
+
+/** null is what was left out. */
+const withoutNulls = (given: Record<string, unknown>, but: readonly string[] = []) =>
+  Object.fromEntries(Object.entries(given).filter(([key, value]) => value !== null || but.includes(key)));
+
 /** @throws ApiError 400 that names the key, the rule and what was given */
 function parse<T extends z.ZodObject>(schema: T, given: unknown): z.output<T> {
-  // null is what was left out.
-  const isObject = typeof given === "object" && given !== null && !Array.isArray(given);
-  const body = isObject
-    ? Object.fromEntries(Object.entries(given).filter(([, value]) => value !== null))
-    : given;
+  const body = isRecord(given) ? withoutNulls(given) : given;
   const result = schema.safeParse(body);
-  if (result.success) return result.data;
-  const issue = result.error.issues[0]!;
-  if (issue.code === "unrecognized_keys") {
-    const key = dotted([...issue.path, issue.keys[0]!]);
-    throw new ApiError(
-      400,
-      `${key}: is not offered by this server; leave it out`,
-      "unsupported_parameter",
-      key,
-    );
+  if (!result.success) {
+    const issue = result.error.issues[0]!;
+    if (issue.code === "unrecognized_keys") {
+      const key = dotted([...issue.path, issue.keys[0]!]);
+      throw new ApiError(
+        400,
+        `${key}: is not offered by this server; leave it out`,
+        "unsupported_parameter",
+        key,
+      );
+    }
+    const param = dotted(issue.path);
+    const rule = requirement(issue, inputSchema(schema), body);
+    throw new ApiError(400, `${param || "the body"}: ${rule}`, "invalid_value", param || null);
   }
-  const param = dotted(issue.path);
-  const rule = requirement(issue, inputSchema(schema), body);
-  throw new ApiError(400, `${param || "the body"}: ${rule}`, "invalid_value", param || null);
+  const { stream, stream_options: options } = result.data as { stream?: boolean; stream_options?: object };
+  if (options !== undefined && stream !== true) throw invalidValue("stream_options", "needs stream: true");
+  return result.data;
 }
 
 export function parseChat(body: unknown): ChatRequest & { texts: ChatMessageIn[] } {
-  const request = parse(chatSchema, body);
+  const { messages } = isRecord(body) ? body : {};
+  const given = Array.isArray(messages)
+    ? {
+        ...(body as object),
+        messages: messages.map((each: unknown) => (isRecord(each) ? withoutNulls(each, ["content"]) : each)),
+      }
+    : body;
+  const request = parse(chatSchema, given);
   if (request.top_logprobs !== undefined && request.logprobs !== true) {
-    throw new ApiError(400, "top_logprobs: needs logprobs: true", "invalid_value", "top_logprobs");
+    throw invalidValue("top_logprobs", "needs logprobs: true");
   }
-  const texts = request.messages.map(({ role, content }) => ({
-    role,
-    content: typeof content === "string" ? content : (content ?? []).map(({ text }) => text).join(""),
-  }));
-  return { ...request, texts };
+  return { ...request, texts: request.messages.map(textOf) };
+}
+
+function textOf({ role, content, refusal }: ChatRequest["messages"][number], at: number): ChatMessageIn {
+  if (Array.isArray(content)) {
+    return { role, content: content.map((each) => ("text" in each ? each.text : each.refusal)).join("") };
+  }
+  // An answer that is sent back may have said nothing.
+  if (role === "assistant") return { role, content: content ?? refusal ?? "" };
+  if (typeof content === "string") return { role, content };
+  throw invalidValue(`messages[${at}].content`, "must be a string or parts of text");
 }
 
 export function parseCompletion(body: unknown): CompletionRequest & { prompts: (string | number[])[] } {
   const request = parse(completionSchema, body);
   const { prompt, n, best_of: best, echo, stream } = request;
   if (best !== undefined && best !== (n ?? 1)) {
-    throw new ApiError(400, "best_of: must equal n: sequences are not ranked", "invalid_value", "best_of");
+    throw invalidValue("best_of", "must equal n: sequences are not ranked");
   }
   if (request.max_tokens === 0 && echo !== true) {
-    throw new ApiError(400, "max_tokens: must be at least 1 without echo", "invalid_value", "max_tokens");
+    throw invalidValue("max_tokens", "must be at least 1 without echo");
   }
   if (echo === true && stream === true) {
-    throw new ApiError(400, "echo: is not offered with stream", "invalid_value", "echo");
+    throw invalidValue("echo", "is not offered with stream");
   }
   const list = typeof prompt === "string" ? [prompt] : prompt;
   const prompts = (typeof list[0] === "number" ? [list] : list) as (string | number[])[];
   if (prompts.length * (n ?? 1) > MOST_SEQUENCES) {
     const count = `${prompts.length} prompts and n of ${n ?? 1}`;
-    throw new ApiError(
-      400,
-      `prompt: a request is for at most ${MOST_SEQUENCES} sequences, got ${count}`,
-      "invalid_value",
-      "prompt",
-    );
+    throw invalidValue("prompt", `a request is for at most ${MOST_SEQUENCES} sequences, got ${count}`);
   }
   return { ...request, prompts };
 }
 
+/** How tokens are sampled where a request does not say, such as those of the configuration of a run. */
+export type SamplingDefaults = Omit<Partial<Sampling>, "maxNewTokens"> & { maxNewTokens?: number };
+
 /** How a request's tokens are sampled. */
-export function samplingOf(request: ChatRequest | CompletionRequest, maxNewTokens: number): Sampling {
+export function samplingOf(
+  request: ChatRequest | CompletionRequest,
+  defaults: SamplingDefaults,
+  maxNewTokens: number,
+): Sampling {
   const {
-    temperature,
-    top_p: topP,
-    top_k: topK,
-    repetition_penalty: penalty,
-    min_tokens: least,
+    temperature = defaults.greedy === true ? 0 : (defaults.temperature ?? 1),
+    top_p: topP = defaults.topP ?? 1,
+    top_k: topK = defaults.topK ?? 0,
+    repetition_penalty: repetitionPenalty = defaults.repetitionPenalty ?? 1,
+    min_tokens: least = defaults.minNewTokens ?? 0,
     stop,
   } = request;
+  const { stopStrings = [], keepStopString = false } = defaults;
   return {
     maxNewTokens,
-    minNewTokens: Math.min(least ?? 0, maxNewTokens),
+    minNewTokens: Math.min(least, maxNewTokens),
     greedy: temperature === 0,
     temperature: Math.max(LEAST_TEMPERATURE, temperature || 1),
-    topP: topP ?? 1,
-    topK: Math.max(0, topK ?? 0),
-    repetitionPenalty: penalty ?? 1,
-    stopStrings: stop === undefined ? [] : typeof stop === "string" ? [stop] : stop,
+    topP,
+    topK: Math.max(0, topK),
+    repetitionPenalty,
+    ...(stop === undefined
+      ? { stopStrings, keepStopString }
+      : { stopStrings: typeof stop === "string" ? [stop] : stop }),
   };
 }
+
+/** A seed as draws take it: a safe integer. */
+export const safeSeed = (seed: number): number =>
+  Number.isSafeInteger(seed) ? seed : seed % (Number.MAX_SAFE_INTEGER - 110);

@@ -1,13 +1,16 @@
 import { createHash } from "node:crypto";
-import { Conversation, Message, type Format, type From } from "@astra-rl/lm";
+import { Conversation, Message, type Format, type From, type Tokenizer } from "@astra-rl/lm";
+import { makeFormat, type ModelFormat } from "../models/index.js";
 import { ApiError } from "./api-error.js";
 import type { ChatMessageIn } from "./requests.js";
 
 export interface SpeakerOptions {
   role: "tester" | "target";
-  /** How the model reads conversations with this system prompt; without one, with the format's own. */
-  format: (system?: string) => Format;
-  /** Whose system prompt a tester reads: its own, or the request's. */
+  /** How the model reads conversations; a system prompt in it may be replaced by the request's. */
+  format?: ModelFormat;
+  /** What templates get that write the date. */
+  date: Date;
+  /** Whose system prompt a tester reads: its own, or the request's. Default "ours". */
   system?: "ours" | "theirs";
   /**
    * Prompts that take the place of the first user message, drawn by its text: a tester was trained on conversations, not on
@@ -23,7 +26,12 @@ export interface SpeakerOptions {
 export class Speaker {
   readonly #formats = new Map<string, Format>();
 
-  constructor(readonly options: SpeakerOptions) {}
+  /** @param name begins messages */
+  constructor(
+    readonly name: string,
+    readonly tokenizer: Tokenizer,
+    readonly options: SpeakerOptions,
+  ) {}
 
   /**
    * Ids up to where the model's message begins.
@@ -61,11 +69,17 @@ export class Speaker {
 
   #format(system: string | undefined): Format {
     const name = system ?? "";
-    const known = this.#formats.get(name) ?? this.options.format(system);
+    const known = this.#formats.get(name) ?? this.#make(system);
     // System prompts are few; a client that sends a new one each time must not fill the memory.
     if (this.#formats.size >= 64) this.#formats.clear();
     this.#formats.set(name, known);
     return known;
+  }
+
+  #make(system: string | undefined): Format {
+    const { role, format, date } = this.options;
+    const given = { ...format, ...(system === undefined ? {} : { system }) };
+    return makeFormat(this.name, this.tokenizer, role, given, date);
   }
 }
 

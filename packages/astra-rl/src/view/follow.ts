@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import { parseMetricsLine, type MetricsRecord } from "../records/index.js";
 import { EVALUATION_FILES } from "../report/index.js";
-import { GrowingFile, stampsIn } from "./open-file.js";
+import { GrowingFile, LONGEST_LINE, stampsIn } from "./open-file.js";
 
 /** What has changed in a run folder since the last look. */
 export interface Change {
@@ -27,7 +27,7 @@ export class Follower {
     readonly folder: string,
     readonly since: number,
   ) {
-    this.#metrics = new GrowingFile(join(folder, "metrics.jsonl"));
+    this.#metrics = new GrowingFile(join(folder, "metrics.jsonl"), 2 * LONGEST_LINE);
     this.#evaluations = stampsIn(folder, EVALUATIONS);
     this.#graphs = stampsIn(folder, ["graphs.jsonl"]);
   }

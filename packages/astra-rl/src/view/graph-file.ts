@@ -1,4 +1,5 @@
 import { closeSync, readSync } from "node:fs";
+import { UsageError } from "@astra-rl/torch";
 import {
   parseGraphRecord,
   type GraphEntry,
@@ -7,7 +8,7 @@ import {
   type ReportGraph,
 } from "../records/index.js";
 import { slim } from "../report/index.js";
-import { GrowingFile, openIfFile } from "./open-file.js";
+import { GrowingFile, LONGEST_LINE, openIfFile } from "./open-file.js";
 
 const LONGEST_PROMPT = 120;
 
@@ -63,13 +64,7 @@ export class GraphFile {
   }
 
   #add(line: string): void {
-    let graph: RawGraph;
-    try {
-      graph = JSON.parse(line) as RawGraph;
-    } catch {
-      // The error is reported when the graph is opened.
-      graph = { context: "(this line is no JSON)" };
-    }
+    const graph = rawGraph(line);
     const prompt = textOf(graph.context);
     let worst: number | null = null;
     const parts = [Buffer.from(prompt.toLowerCase())];
@@ -107,6 +102,9 @@ export class GraphFile {
   #line(index: number): string {
     const [start, end] = [this.#starts[index], this.#starts[index + 1]];
     if (start === undefined || end === undefined) throw new RangeError(`there is no graph ${index}`);
+    if (end - start > LONGEST_LINE) {
+      throw new UsageError(`${this.path}:${index + 1}: a line must have at most ${LONGEST_LINE >> 20} MiB`);
+    }
     const handle = openIfFile(this.path);
     if (handle === null) throw new RangeError(`there is no graph ${index}`);
     try {
@@ -142,7 +140,7 @@ export class GraphFile {
   }
 
   #hits(run: string, index: number, found: readonly number[]): GraphHit[] {
-    const graph = JSON.parse(this.#line(index)) as RawGraph;
+    const graph = rawGraph(this.#line(index));
     const nodes = [...preorder(graph)];
     const { step, prompt } = this.#entries[index]!;
     return found.map((at) => {
@@ -160,6 +158,15 @@ export class GraphFile {
         response_harm: node.scores?.response ?? null,
       };
     });
+  }
+}
+
+function rawGraph(line: string): RawGraph {
+  try {
+    return JSON.parse(line) as RawGraph;
+  } catch {
+    // The error is reported when the graph is opened.
+    return { context: "(this line is no JSON)" };
   }
 }
 

@@ -1,10 +1,13 @@
-import { closeSync, fstatSync, openSync, readSync, statSync } from "node:fs";
+import { closeSync, constants, fstatSync, lstatSync, openSync, readSync } from "node:fs";
 import { join } from "node:path";
 
-/** A handle to read a file; null where there is none, and for a pipe, whose reader would wait for ever. */
+/**
+ * A handle to read a file; null where there is none, for a pipe, whose reader would wait for ever, and for a link, which may lead
+ * out of the folder that is viewed.
+ */
 export function openIfFile(path: string): number | null {
   try {
-    return statSync(path).isFile() ? openSync(path, "r") : null;
+    return lstatSync(path).isFile() ? openSync(path, constants.O_RDONLY | constants.O_NOFOLLOW) : null;
   } catch {
     return null;
   }
@@ -12,7 +15,7 @@ export function openIfFile(path: string): number | null {
 
 /** Changes where a file is written or replaced; "-" for what is no file. */
 export function stampOf(path: string): string {
-  const stats = statSync(path, { throwIfNoEntry: false });
+  const stats = lstatSync(path, { throwIfNoEntry: false });
   return stats?.isFile() === true ? `${stats.ino}:${stats.size}:${stats.mtimeMs}` : "-";
 }
 
@@ -23,19 +26,27 @@ export const stampsIn = (folder: string, names: readonly string[]): string =>
 const CHUNK = 1 << 20;
 /** Bytes before the end that must not have changed when a file has grown. */
 const SEAM = 64;
+/** Bytes of a line; no record has as many. */
+export const LONGEST_LINE = 1 << 26;
 
 /** A file of lines that grows, and that a resumed run may cut. */
 export class GrowingFile {
   #end = 0;
+  /** Whether `#end` lies within a line that is too long to be kept. */
+  #isSkipping = false;
   #inode = -1;
   #seam = Buffer.alloc(0);
 
-  constructor(readonly path: string) {}
+  /** @param mostAtOnce bytes that one `read` reads at most; at least those of the longest line. Default: all */
+  constructor(
+    readonly path: string,
+    readonly mostAtOnce = Infinity,
+  ) {}
 
   /**
    * Reads what was added.
    *
-   * @param onLine called with each complete line, and where it ends
+   * @param onLine called with each complete line, and where it ends; "" stands for a line that is too long
    * @param onReset called before, where the file was replaced or cut, so that lines read earlier are invalid
    */
   read(onLine: (line: string, end: number) => void, onReset: () => void): void {
@@ -45,6 +56,7 @@ export class GrowingFile {
       if (this.#end > 0 && (ino !== this.#inode || size < this.#end || !this.#isSame(handle!))) {
         this.#end = 0;
         this.#seam = Buffer.alloc(0);
+        this.#isSkipping = false;
         onReset();
       }
       this.#inode = ino;
@@ -62,25 +74,36 @@ export class GrowingFile {
 
   #readOn(handle: number, size: number, onLine: (line: string, end: number) => void): void {
     let from = this.#end;
+    const until = Math.min(size, from + this.mostAtOnce);
     // One buffer for the whole file: buffers of chunks would pile up outside of the heap.
-    let buffer = Buffer.alloc(Math.min(CHUNK, Math.max(1, size - from)));
+    let buffer = Buffer.alloc(Math.min(CHUNK, Math.max(1, until - from)));
     let filled = 0;
-    while (from < size) {
-      const count = readSync(handle, buffer, filled, Math.min(buffer.length - filled, size - from), from);
+    while (from < until) {
+      const count = readSync(handle, buffer, filled, Math.min(buffer.length - filled, until - from), from);
       if (count === 0) break;
       from += count;
       filled += count;
       let start = 0;
       const known = buffer.subarray(0, filled);
       for (let end = known.indexOf(10); end >= 0; end = known.indexOf(10, start)) {
-        this.#end += end + 1 - start;
-        onLine(known.toString("utf8", start, end), this.#end);
-        this.#seam = Buffer.from(known.subarray(Math.max(start, end + 1 - SEAM), end + 1));
+        this.#pass(known.subarray(start, end + 1));
+        onLine(this.#isSkipping ? "" : known.toString("utf8", start, end), this.#end);
+        this.#isSkipping = false;
         start = end + 1;
       }
       buffer.copyWithin(0, start, filled);
       filled -= start;
-      if (filled === buffer.length) buffer = Buffer.concat([buffer], 2 * buffer.length);
+      if (filled > 0 && (this.#isSkipping || filled >= LONGEST_LINE)) {
+        this.#pass(buffer.subarray(0, filled));
+        this.#isSkipping = true;
+        filled = 0;
+      } else if (filled === buffer.length) buffer = Buffer.concat([buffer], 2 * buffer.length);
     }
+  }
+
+  /** These bytes are not read again. */
+  #pass(bytes: Buffer): void {
+    this.#end += bytes.length;
+    this.#seam = Buffer.from(bytes.subarray(Math.max(0, bytes.length - SEAM)));
   }
 }

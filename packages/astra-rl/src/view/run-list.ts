@@ -1,4 +1,4 @@
-import { closeSync, fstatSync, readdirSync, readSync, statSync } from "node:fs";
+import { closeSync, fstatSync, lstatSync, readdirSync, readSync } from "node:fs";
 import { join } from "node:path";
 import { parse } from "yaml";
 import {
@@ -25,6 +25,8 @@ const MOST_FOLDERS = 5000;
 /** Of metrics.jsonl: the last evaluation is within the last steps. */
 const TAIL = 1 << 18;
 const HEAD = 200;
+/** Bytes of a file that is read whole. */
+const MOST_WHOLE = 1 << 28;
 
 /** Lists run folders and evaluation files below a folder; reads again only what has changed. */
 export class RunList {
@@ -109,6 +111,15 @@ function entriesOf(path: string): { files: string[]; folders: string[] } {
   }
 }
 
+/** Files of a run folder that a report reads. */
+const READ = [...OF_A_RUN, "evaluations.jsonl", "evaluation-before.json", "graphs.jsonl"];
+
+/** A link among the files of a run folder that a report reads; null if there is none. Links may lead out of the viewed folder. */
+export const linkIn = (path: string): string | null =>
+  READ.map((name) => join(path, name)).find(
+    (file) => lstatSync(file, { throwIfNoEntry: false })?.isSymbolicLink() === true,
+  ) ?? null;
+
 /** Changes where a run folder or an evaluation file says something else in a report. */
 export const stampOfReport = (path: string): string =>
   `${stampOf(path)} ${stampsIn(path, [...OF_A_RUN, "evaluations.jsonl", "evaluation-before.json"])}`;
@@ -130,7 +141,7 @@ function readPart(path: string, part: (size: number) => [start: number, length: 
   }
 }
 
-const readAll = (path: string): string => readPart(path, (size) => [0, size]);
+const readAll = (path: string): string => readPart(path, (size) => [0, size > MOST_WHOLE ? 0 : size]);
 
 function describe(id: string, path: string): Omit<ViewRun, "state"> {
   const configuration = objectOf(() => parse(readAll(join(path, RESOLVED_CONFIGURATION))));
@@ -142,7 +153,7 @@ function describe(id: string, path: string): Omit<ViewRun, "state"> {
   const sessions = record["sessions"];
   const started = Array.isArray(sessions) ? objectOf(() => sessions[0])["started"] : null;
   const evaluated = lastEvaluation(path);
-  const stats = statSync(join(path, "metrics.jsonl"), { throwIfNoEntry: false }) ?? statSync(path);
+  const stats = lstatSync(join(path, "metrics.jsonl"), { throwIfNoEntry: false }) ?? lstatSync(path);
   return {
     id,
     steps: last[0]?.step ?? 0,

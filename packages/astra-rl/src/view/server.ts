@@ -4,10 +4,10 @@ import { statSync } from "node:fs";
 import { AstraError, UsageError } from "@astra-rl/torch";
 import type { GraphHits, ReportRecord } from "../records/index.js";
 import { readReport, viewPage, visibleJson } from "../report/index.js";
-import { isLoopback, listen } from "../serve/index.js";
+import { listen, refusalOf } from "../serve/index.js";
 import { Follower } from "./follow.js";
 import { GraphReader } from "./graph-reader.js";
-import { RunList, stampOfReport } from "./run-list.js";
+import { linkIn, RunList, stampOfReport } from "./run-list.js";
 
 /** How often files are looked at while a page is open. Milliseconds. */
 const LOOK_EVERY = 500;
@@ -104,8 +104,9 @@ class Viewer {
         return;
       }
       const status = error instanceof Refusal ? error.status : error instanceof AstraError ? 422 : 500;
-      const message = error instanceof Error ? error.message : String(error);
-      sendJson(response, status, { error: status === 500 ? `internal: ${message}` : message });
+      const { name, message } = error as Error;
+      // Messages of others than ours may quote a file.
+      sendJson(response, status, { error: status === 500 ? `internal error (${name})` : message });
     }
   }
 
@@ -129,7 +130,12 @@ class Viewer {
     const { evaluations } = this.#runs.read();
     const unknown = files.find((file) => !evaluations.includes(file));
     if (unknown !== undefined) throw new Refusal(404, `there is no evaluation ${unknown} here`);
-    const paths = [...runs.map((id) => this.#folderOf(id)), ...files.map((file) => join(this.folder, file))];
+    const folders = runs.map((id) => this.#folderOf(id));
+    for (const folder of folders) {
+      const link = linkIn(folder);
+      if (link !== null) throw new Refusal(422, `${link}: is a link, which is not followed; copy the file`);
+    }
+    const paths = [...folders, ...files.map((file) => join(this.folder, file))];
     const stamp = JSON.stringify([runs, files, paths.map(stampOfReport)]);
     if (this.#told?.stamp !== stamp) this.#told = { stamp, json: jsonOf(reportOf(paths, runs)) };
     return this.#told.json;
@@ -195,17 +201,10 @@ class Viewer {
   }
 }
 
-/** @throws Refusal for whoever is not a page of this server: other sites, and other names of this machine (DNS rebinding) */
+/** @throws Refusal for whoever is not a page of this server, and for what would change something */
 function admit({ method, headers }: IncomingMessage): void {
-  if (!isLoopback(headers.host)) throw new Refusal(403, "this server answers as 127.0.0.1 or localhost only");
-  const { origin } = headers;
-  if (origin !== undefined && origin !== `http://${headers.host}`) {
-    throw new Refusal(403, "this server answers its own pages only");
-  }
-  const site = headers["sec-fetch-site"];
-  if (site !== undefined && site !== "same-origin" && site !== "none") {
-    throw new Refusal(403, "this server answers its own pages only");
-  }
+  const refusal = refusalOf(headers, true);
+  if (refusal !== null) throw new Refusal(403, refusal);
   if (method !== "GET" && method !== "HEAD") throw new Refusal(405, "this server takes GET only");
 }
 

@@ -4,7 +4,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import OpenAI from "openai";
-import { expect, it, onTestFinished } from "vitest";
+import { expect, it, onTestFinished, vi } from "vitest";
 import { goldenFolder } from "../../../lm/test/golden/gpt2.js";
 import { parseGraphLines } from "../../src/records/index.js";
 import { temporaryFolder } from "../training/temporary-folder.js";
@@ -115,7 +115,7 @@ prompts: { train: embedded, dev: embedded, test: embedded }
     max_tokens: 1,
     return_token_ids: true,
   } as OpenAI.ChatCompletionCreateParamsNonStreaming);
-  const { prompt_token_ids: ids } = answer.choices[0] as unknown as { prompt_token_ids: number[] };
+  const { prompt_token_ids: ids } = answer as unknown as { prompt_token_ids: number[] };
   const input = join(folder, "in.jsonl");
   writeFileSync(input, `${JSON.stringify({ text: "It rained." })}\n`);
   const { out } = await runCommand("encode", "--model", "embedded:chatter", "--input", input);
@@ -124,16 +124,57 @@ prompts: { train: embedded, dev: embedded, test: embedded }
   expect([code, err.includes("secret-token")]).toEqual([0, false]);
 });
 
+it("speaks as the tester of a configuration does where a request does not say", async () => {
+  const folder = temporaryFolder();
+  const file = join(folder, "run.yaml");
+  writeFileSync(join(folder, "prompts.txt"), "I lost my job today.\nWhat now?\nHello.\n");
+  writeFileSync(
+    file,
+    `
+models: { tester: { path: embedded:chat, system: "You are a poet." }, target: embedded:chat, date: 2026-02-03 }
+prompts: { train: ./prompts.txt, dev: ./prompts.txt, test: ./prompts.txt }
+scorer: { type: embedded }
+sampler: { width: 1, depth: 1 }
+generation:
+  tester: { maxNewTokens: 20, greedy: true, repetitionPenalty: 1.4, stopStrings: ["o", "."] }
+  target: { maxNewTokens: 4 }
+`,
+  );
+  const rollout = await runCommand("rollout", file, "--episodes", "8", "--json");
+  const graphs = parseGraphLines(rollout.out);
+  const { openai, stop } = await started("--config", file, "--role", "tester", "--name", "m");
+  const say = async (content: string, more: object = {}) => {
+    const { choices } = await openai.chat.completions.create({
+      model: "m",
+      messages: [{ role: "user", content }],
+      ...more,
+    });
+    return choices[0]!.message.content;
+  };
+  const said = graphs.map(({ children }) => children[0]!.probe);
+  const asked = graphs.map(({ context }) => context as string);
+  expect(new Set(asked).size).toBeGreaterThan(1);
+  expect(await Promise.all(asked.map((prompt) => say(prompt)))).toEqual(said);
+  // What a request says counts.
+  const longer = await say(asked[0]!, { stop: ["\u0000"] });
+  expect([longer!.startsWith(said[0]!), longer!.length > said[0]!.length]).toEqual([true, true]);
+  expect((await say(asked[0]!, { max_tokens: 1 }))!.length).toBeLessThan(10);
+  expect((await stop()).code).toBe(0);
+}, 60_000);
+
 it.each([
   [[], "needs --model, or a --config that has one"],
   [["--model", "embedded:chatter", "--token-env", "ASTRA_NO_SUCH_VARIABLE"], "is not set or empty"],
+  [["--model", "embedded:chatter", "--token-env", "ASTRA_SPACED_TOKEN"], "no white space"],
   [["--model", "embedded:chatter", "--host", "0.0.0.0"], "set a token (--token-env NAME)"],
   [["--model", "embedded:chatter", "--adapter", "x"], "NAME=FOLDER"],
   [["--model", "embedded:chatter", "--name", "a", "--adapter", "a=./none"], "none"],
   [["--model", "embedded:chatter", "--cache-memory", "1", "--parallel", "1024"], "allow more memory"],
   [["--model", "./nothing-here"], "nothing-here"],
 ])("refuses %j", async (options, message) => {
+  vi.stubEnv("ASTRA_SPACED_TOKEN", "secret\n");
   const { code, err } = await runCommand("serve", "--port", "0", ...options);
+  vi.unstubAllEnvs();
   expect(code).toBe(2);
   expect(err).toContain(message);
   expect(

@@ -181,7 +181,7 @@ describe("graph records", () => {
 
   it("say where a record is wrong", () => {
     const good = graphRecord(new Graph({ context: CONTEXT }));
-    expect(() => parseGraphRecord("{")).toThrow('graph record: must be JSON, got "{"');
+    expect(() => parseGraphRecord("{")).toThrow("graph record: must be JSON, got other text of 1 characters");
     expect(() => parseGraphRecord({ ...good, episode: "1" }, "graphs.jsonl:4")).toThrow(
       /^graphs\.jsonl:4: episode: /,
     );

@@ -5,14 +5,7 @@ import { liveTensors } from "@astra-rl/torch";
 import OpenAI from "openai";
 import { afterAll, beforeAll, expect } from "vitest";
 import { modelSource } from "../../src/assembly/index.js";
-import { makeFormat, type ModelFormat } from "../../src/models/index.js";
-import {
-  serve,
-  Speaker,
-  type RunningServer,
-  type ServedModel,
-  type ServeOptions,
-} from "../../src/serve/index.js";
+import { serve, type RunningServer, type ServedModel, type ServeOptions } from "../../src/serve/index.js";
 
 const DATE = new Date("2026-01-02T00:00:00Z");
 
@@ -34,41 +27,13 @@ export function servedModel(
   { model, tokenizer }: LoadedCausalLM,
   name: string,
   {
-    role = "target",
-    format = {},
     rows = 16,
     cacheBytes = 2 ** 30,
     ...more
-  }: Partial<Omit<ServedModel, "name" | "batch" | "codec" | "speaker">> & {
-    format?: ModelFormat;
-    rows?: number;
-    cacheBytes?: number;
-    system?: "ours" | "theirs";
-    prompts?: string[];
-  } = {},
+  }: Partial<Omit<ServedModel, "name" | "batch" | "tokenizer">> & { rows?: number; cacheBytes?: number } = {},
 ): ServedModel {
-  const { system: whose = "ours", prompts = [], ...rest } = more;
-  const codec = Codec.of(tokenizer);
-  return {
-    name,
-    role,
-    codec,
-    batch: new ContinuousBatch(model, codec, { rows, cacheBytes }),
-    speaker: new Speaker({
-      role,
-      system: whose,
-      prompts,
-      format: (system) =>
-        makeFormat(
-          "model",
-          tokenizer,
-          role,
-          { ...format, ...(system === undefined ? {} : { system }) },
-          DATE,
-        ),
-    }),
-    ...rest,
-  };
+  const batch = new ContinuousBatch(model, Codec.of(tokenizer), { rows, cacheBytes });
+  return { name, role: "target", date: DATE, batch, tokenizer, ...more };
 }
 
 /** Serves an embedded model under the name "m". */
@@ -108,7 +73,7 @@ export function raw(
   {
     method = "POST",
     body = "",
-    headers = {},
+    headers = { "content-type": "application/json" },
   }: { method?: string; body?: string | Buffer; headers?: Record<string, string> } = {},
 ): Promise<Answer> {
   return new Promise((resolve, reject) => {

@@ -48,7 +48,8 @@ async function started(...args: string[]): Promise<string> {
 it("curl gets an answer", async () => {
   const url = await started("--model", "embedded:chat", "--name", "m");
   const body = JSON.stringify({ model: "m", messages: [{ role: "user", content: "Hello." }], max_tokens: 8 });
-  const { stdout, error } = spawnSync("curl", ["-sS", `${url}/chat/completions`, "-d", body], {
+  const json = ["-H", "Content-Type: application/json"];
+  const { stdout, error } = spawnSync("curl", ["-sS", `${url}/chat/completions`, ...json, "-d", body], {
     encoding: "utf8",
   });
   if (error !== undefined) {

@@ -1,8 +1,17 @@
 import { execFileSync } from "node:child_process";
-import { appendFileSync, cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import {
+  appendFileSync,
+  cpSync,
+  mkdirSync,
+  mkdtempSync,
+  rmSync,
+  symlinkSync,
+  truncateSync,
+  writeFileSync,
+} from "node:fs";
 import { request } from "node:http";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { summarize } from "../../src/evaluation/index.js";
 import { stringifyEvaluation, stringifyMetrics, type EvaluationDetail } from "../../src/records/index.js";
@@ -250,6 +259,84 @@ describe("the server of astra-rl view", () => {
     }
     rmSync(path, { recursive: true });
   });
+
+  it("follows no link, and quotes no file in an error", async () => {
+    const secret = join(folder, "..", `${basename(folder)}-secret`);
+    writeFileSync(secret, "root:x:0:0\nsecond\n");
+    for (const name of [
+      "metrics.jsonl",
+      "graphs.jsonl",
+      "evaluation.json",
+      "run.json",
+      "evaluations.jsonl",
+    ]) {
+      const path = join(folder, "linked");
+      mkdirSync(path);
+      writeFileSync(join(path, "config.resolved.yaml"), "seed: 1\n");
+      if (name !== "metrics.jsonl") writeFileSync(join(path, "metrics.jsonl"), metrics(1));
+      symlinkSync(secret, join(path, name));
+      expect(((await json("/api/list")) as { runs: { id: string }[] }).runs.map(({ id }) => id)).toContain(
+        "linked",
+      );
+      const report = await ask("/api/report?run=linked");
+      expect([name, report.status, report.text]).toEqual([
+        name,
+        422,
+        expect.stringContaining(`${name}: is a link`),
+      ]);
+      for (const address of ["graphs?run=linked", "graph?run=linked&at=0", "search?run=linked&text=root"]) {
+        expect((await ask(`/api/${address}`)).text).not.toContain("root:");
+      }
+      rmSync(path, { recursive: true });
+    }
+    // Its own files are not quoted either.
+    const damaged = join(folder, "damaged");
+    mkdirSync(damaged);
+    writeFileSync(join(damaged, "metrics.jsonl"), "root:x:0:0\n");
+    writeFileSync(join(damaged, "graphs.jsonl"), "root:x:0:0\n");
+    for (const address of [
+      "report?run=damaged",
+      "graph?run=damaged&at=0",
+      "search?run=damaged&text=this line",
+    ]) {
+      const { text } = await ask(`/api/${encodeURI(address)}`);
+      expect(text).not.toContain("root:");
+    }
+    rmSync(damaged, { recursive: true });
+    rmSync(secret);
+  });
+
+  it("answers beside lines without end, and keeps nothing of them", async () => {
+    const path = join(folder, "endless");
+    mkdirSync(path);
+    for (const name of ["metrics.jsonl", "graphs.jsonl"]) {
+      writeFileSync(join(path, name), metrics(1));
+      // A hole in the file, so that it takes no room.
+      truncateSync(join(path, name), 400 * 2 ** 20);
+    }
+    const before = process.memoryUsage().rss;
+    const { runs } = (await json("/api/list")) as { runs: { id: string }[] };
+    expect(runs.map(({ id }) => id)).toContain("endless");
+    const report = await ask("/api/report?run=endless");
+    expect([report.status, report.text]).toEqual([
+      422,
+      expect.stringContaining("metrics.jsonl:2: a line must"),
+    ]);
+    expect(await json("/api/graphs?run=endless")).toMatchObject({ total: 1 });
+    appendFileSync(join(path, "graphs.jsonl"), `\n${graph("after", 3)}`);
+    expect(await json("/api/graphs?run=endless")).toMatchObject({
+      total: 3,
+      entries: [{}, { prompt: "(this line is no JSON)" }, { prompt: "after", step: 3 }],
+    });
+    expect((await ask("/api/graph?run=endless&at=1")).text).toContain("a line must have at most 64 MiB");
+    expect(await json("/api/graph?run=endless&at=2")).toMatchObject({ context: "after" });
+    const told = await events("/api/events?run=endless&since=0", (all) =>
+      all.some(({ event }) => event === "change"),
+    );
+    expect(told.find(({ event }) => event === "change")!.data).toMatchObject({ metrics: [{ step: 1 }] });
+    expect(process.memoryUsage().rss - before).toBeLessThan(700 * 2 ** 20);
+    rmSync(path, { recursive: true });
+  }, 30_000);
 
   it("says where there is nothing to view", async () => {
     await expect(view(join(folder, "nothing"), { port: 0 })).rejects.toThrow("there is no such folder");

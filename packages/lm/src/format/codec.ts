@@ -1,4 +1,5 @@
 import type { TokenDecoder } from "../generation/stop.js";
+import { TextPieces } from "../generation/text-pieces.js";
 import type { Tokenizer } from "../tokenizer.js";
 
 /**
@@ -108,18 +109,21 @@ export class Codec implements TokenDecoder {
   /**
    * The text that each id adds to those before it; together they are the text of all ids. An id that holds only a part of a
    * character adds nothing, and the one that completes it adds the character.
+   *
+   * @param how begin: they are a text as `begin` encodes it, without the prefix. Default "continue"
    */
-  spell(ids: readonly number[]): string[] {
-    let before = "";
-    return ids.map((_, at) => {
-      const text = this.decode(ids.slice(0, at + 1), SPELLED);
-      const isWhole = at === ids.length - 1 || !text.endsWith(INVALID);
-      // Decoders may change what came before, such as a leading space.
-      if (!isWhole || !text.startsWith(before)) return "";
-      const piece = text.slice(before.length);
-      before = text;
-      return piece;
-    });
+  spell(ids: readonly number[], how: "begin" | "continue" = "continue"): string[] {
+    const pieces = new TextPieces((part, isFirst) =>
+      isFirst && how === "begin" ? this.#say(part, SPELLED) : this.decode(part, SPELLED),
+    );
+    const spelled = ids.map((id) => pieces.push(id));
+    if (spelled.length > 0) spelled[spelled.length - 1]! += pieces.end();
+    return spelled;
+  }
+
+  /** The bytes of an id, which may be a part of a character. */
+  bytesOf(id: number): readonly number[] {
+    return this.#tokenizer.partOf(id) ?? [...Buffer.from(this.decode([id], SPELLED))];
   }
 
   /**
@@ -140,4 +144,3 @@ export class Codec implements TokenDecoder {
 
 const codecs = new WeakMap<Tokenizer, Codec>();
 const SPELLED = { skipSpecialTokens: false };
-const INVALID = "\uFFFD";

@@ -10,7 +10,7 @@ import { mostColumns, mostStates, statesOf } from "./pass.js";
 import { resolveSampling } from "./sampling.js";
 import { scoredTokens, type ScoredToken } from "./scored-tokens.js";
 import { WorkCounters } from "./session-counters.js";
-import { checkLogits } from "./session-decode.js";
+import { noFiniteLogits } from "./session-decode.js";
 import { decodeText, type FinishReason, type TokenDecoder } from "./stop.js";
 
 /** Columns that the cache begins with. */
@@ -173,12 +173,23 @@ export class ContinuousBatch {
       noGrad(() => scope(() => this.#run(rows, Math.min(width, mostColumns(this.model, rows)))));
     } catch (error) {
       this.#forget();
-      for (const row of rows) {
-        if (row.slot === null) continue;
-        this.#free(row);
-        row.request.onError(error as Error);
-      }
+      for (const row of rows) if (row.slot !== null) this.#fail(row, error as Error);
     }
+  }
+
+  /** Tells a caller something: what this throws is the end of its own text, and of no other. */
+  #alone(row: Row, tell: () => void): void {
+    if (row.slot === null) return;
+    try {
+      tell();
+    } catch (error) {
+      this.#fail(row, error as Error);
+    }
+  }
+
+  #fail(row: Row, error: Error): void {
+    this.#free(row);
+    row.request.onError(error);
   }
 
   /** Gives up the cache, which a failure may have left half done. Texts in progress are read again. */
@@ -267,34 +278,41 @@ export class ContinuousBatch {
     { from, to, first }: { from: number; to: number; first: number },
   ): void {
     const { onRead, topLogprobs = 0 } = row.request;
-    if (from === 0) onRead!({ id: row.ids[0]!, logprob: null, top: [] });
+    if (from === 0) this.#alone(row, () => onRead!({ id: row.ids[0]!, logprob: null, top: [] }));
     const part = mostStates(this.model);
-    for (let start = from; start < to; start += part) {
+    for (let start = from; start < to && row.slot !== null; start += part) {
       const count = Math.min(part, to - start);
       const ids = row.ids.slice(start + 1, start + 1 + count);
       const tokens = scope(() =>
         scoredTokens(this.model.logits(states.narrow(0, first + start - from, count)), ids, topLogprobs),
       );
-      for (const token of tokens) onRead!(token);
+      for (const token of tokens) this.#alone(row, () => onRead!(token));
     }
   }
 
   /** Samples the next token of each row from its state [n, D]. */
   #sample(rows: readonly Row[], states: Tensor): void {
     for (const row of rows) {
-      if (row.sampling === null && row.slot !== null) this.#finish(row, null, []);
+      if (row.sampling === null) this.#alone(row, () => this.#finish(row, null, []));
     }
-    const going = rows.flatMap((row, at) =>
+    const sampled = rows.flatMap((row, at) =>
       row.sampling === null || row.slot === null ? [] : [{ row, at }],
     );
-    if (going.length === 0) return;
-    const logits = this.model.logits(
+    if (sampled.length === 0) return;
+    const all = this.model.logits(
       selected(
         states,
-        going.map(({ at }) => at),
+        sampled.map(({ at }) => at),
       ),
     ); // [n, V]
-    checkLogits(logits);
+    const greatest = Array.from(all.amax([-1]).toTypedArray(), Number);
+    sampled.forEach(({ row }, at) => {
+      if (!Number.isFinite(greatest[at])) this.#fail(row, noFiniteLogits(greatest[at]!));
+    });
+    const kept = [...sampled.keys()].filter((at) => sampled[at]!.row.slot !== null);
+    if (kept.length === 0) return;
+    const going = kept.map((at) => sampled[at]!);
+    const logits = selected(all, kept);
     const groups = new Map<string, number[]>();
     going.forEach(({ row }, at) => {
       const held = row.isHeldBack ? [...row.ends.keys()].join() : "";
@@ -323,7 +341,8 @@ export class ContinuousBatch {
     this.work.add({ tokensGenerated: going.length });
     going.forEach(({ row }, at) => {
       const { logprob = null, top = [] } = tokenAt.get(at) ?? {};
-      this.#accept(row, { id: drawn[at]!, logprob, top: top.slice(0, row.request.topLogprobs ?? 0) });
+      const token = { id: drawn[at]!, logprob, top: top.slice(0, row.request.topLogprobs ?? 0) };
+      this.#alone(row, () => this.#accept(row, token));
     });
   }
 
@@ -343,7 +362,6 @@ export class ContinuousBatch {
 
   #accept(row: Row, token: ScoredToken): void {
     const { sampling } = row;
-    if (row.slot === null) return; // given up by what another was told
     row.ids.push(token.id);
     const sampled = row.ids.slice(row.given);
     const reason = row.ends.get(token.id);
@@ -354,7 +372,8 @@ export class ContinuousBatch {
       return;
     }
     const cut = row.stops.find(sampled);
-    if (cut !== null) this.#finish(row, "stop", sampled.slice(0, cut.kept), cut.text);
+    if (cut !== null && sampling!.keepStopString) this.#finish(row, "stop", sampled);
+    else if (cut !== null) this.#finish(row, "stop", sampled.slice(0, cut.kept), cut.text);
     else if (sampled.length >= sampling!.maxNewTokens) this.#finish(row, "length", sampled);
   }
 

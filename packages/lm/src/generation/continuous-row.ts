@@ -10,9 +10,9 @@ const LEAST_PREFIX = 8;
 
 /** What one text was continued with. */
 export interface Continuation {
-  /** Sampled ids, including an end id; truncated before a stop string. */
+  /** Sampled ids, including an end id; truncated before a stop string, as far as `stopsWithinTokens` says. */
   ids: readonly number[];
-  /** Their text, without special tokens. */
+  /** Their text, without special tokens, up to the stop string. */
   text: string;
   /** null: nothing was to be sampled. */
   finished: FinishReason | null;
@@ -20,7 +20,10 @@ export interface Continuation {
   reused: number;
 }
 
-/** A text to continue. Nothing is called after `onFinish` or `onError`, nor after `cancel`. */
+/**
+ * A text to continue. Nothing is called after `onFinish` or `onError`, nor after `cancel`; what a function throws ends this
+ * text alone, by `onError`.
+ */
 export interface ContinuationRequest {
   /** Empty: the model's beginning-of-text token stands in. */
   ids: readonly number[];
@@ -28,8 +31,9 @@ export interface ContinuationRequest {
   sampling: Sampling | null;
   /** Key of the random draws. Not needed for greedy decoding. */
   key?: DrawKey;
-  /** Ids that end the generation, in addition to the model's. */
   endIds?: readonly number[];
+  /** The text ends exactly where a stop string begins: see `StopDetector`. Default: with a whole token. */
+  stopsWithinTokens?: boolean;
   /** Number of likeliest tokens told with each token. Default: no log-probabilities. */
   topLogprobs?: number;
   /** Called for each token of the given text, if `topLogprobs` is set; such a text takes nothing from the cache. */
@@ -70,7 +74,8 @@ export class Row {
   ) {
     this.ids = request.ids.length === 0 ? [standIn(model)] : [...request.ids];
     this.given = this.ids.length;
-    this.stops = new StopDetector(tokenizer, sampling?.stopStrings ?? []);
+    const { stopsWithinTokens: withinTokens = false } = request;
+    this.stops = new StopDetector(tokenizer, sampling?.stopStrings ?? [], { withinTokens });
     this.ends = endsOf(sampling?.stopIds ?? [], [...model.config.eosIds, ...(request.endIds ?? [])]);
     const { greedy, temperature, topK, topP, repetitionPenalty } = sampling ?? {};
     this.kind = JSON.stringify(greedy ? [repetitionPenalty] : [temperature, topK, topP, repetitionPenalty]);

@@ -16,7 +16,8 @@ export type { ReadOptions, ScoredSpan, SessionOptions } from "./session-argument
 export { ContinuousBatch, type ContinuousBatchOptions } from "./continuous-batch.js";
 export type { Continuation, ContinuationRequest } from "./continuous-row.js";
 export type { ScoredToken } from "./scored-tokens.js";
-export { TextStream } from "./text-stream.js";
+export { TextPieces } from "./text-pieces.js";
+export { TextStream, type TextStreamOptions } from "./text-stream.js";
 export { CacheBudget } from "./session-budget.js";
 export { WorkCounters, type WorkCounts } from "./session-counters.js";
 export type { FinishReason, TokenDecoder } from "./stop.js";

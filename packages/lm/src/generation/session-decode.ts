@@ -345,7 +345,7 @@ export function checkLogits(logits: Tensor): void {
   if (!Number.isFinite(greatest)) throw noFiniteLogits(greatest);
 }
 
-const noFiniteLogits = (greatest: number) =>
+export const noFiniteLogits = (greatest: number) =>
   new NotFiniteError(
     `the model gives no finite logits (${greatest}): its weights are damaged, or training has made them diverge`,
   );

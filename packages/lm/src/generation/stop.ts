@@ -22,26 +22,36 @@ export const endsOf = (
 export interface Cut {
   /** How many of the ids stay. */
   kept: number;
-  /** The text of exactly those ids. */
   text: string;
 }
 
 /**
- * Finds stop strings across token boundaries.
+ * Finds stop strings across token boundaries, and truncates before the first one.
  *
- * Keeps the longest prefix of whole tokens whose text is a prefix of the text before the stop string. So the kept ids
- * always decode to the returned text and are ids that were sampled. The cost: a token that contains the start of the
- * stop string and text before it is dropped entirely, so that the text ends before the stop string's position.
+ * By default keeps the longest prefix of whole tokens whose text is a prefix of the text before the stop string. So the
+ * kept ids always decode to the returned text and are ids that were sampled, as training needs it. The cost: a token that
+ * contains the start of the stop string and text before it is dropped entirely, so that the text ends before the stop
+ * string's position.
  */
 export class StopDetector {
   readonly #tokenizer: TokenDecoder;
   readonly #stops: readonly string[];
+  readonly #withinTokens: boolean;
   /** Length of the longest stop string in UTF-16 units. */
   readonly #longest: number;
 
-  constructor(tokenizer: TokenDecoder, stops: readonly string[]) {
+  /**
+   * @param options.withinTokens the text ends exactly where the stop string begins, as clients of a server expect it; the
+   * kept ids are those whose text begins before, so that the last one may say more. Default false.
+   */
+  constructor(
+    tokenizer: TokenDecoder,
+    stops: readonly string[],
+    { withinTokens = false }: { withinTokens?: boolean } = {},
+  ) {
     this.#tokenizer = tokenizer;
     this.#stops = stops;
+    this.#withinTokens = withinTokens;
     this.#longest = stops.reduce((longest, stop) => Math.max(longest, stop.length), 0);
   }
 
@@ -55,12 +65,17 @@ export class StopDetector {
   find(ids: readonly number[]): Cut | null {
     if (this.#stops.length === 0 || ids.length === 0 || !this.#mayEnd(ids)) return null;
     const text = decodeText(this.#tokenizer, ids);
-    let at = -1;
-    for (const stop of this.#stops) {
-      const found = text.indexOf(stop);
-      if (found >= 0 && (at < 0 || found < at)) at = found;
-    }
-    if (at < 0) return null;
+    const at = firstStop(text, this.#stops);
+    if (at === null) return null;
+    const whole = this.#wholeTokens(ids, text, at);
+    if (!this.#withinTokens || whole.text.length === at) return whole;
+    const before = text.slice(0, at);
+    let { kept } = whole;
+    while (!decodeText(this.#tokenizer, ids.slice(0, kept)).startsWith(before)) kept += 1;
+    return { kept, text: before };
+  }
+
+  #wholeTokens(ids: readonly number[], text: string, at: number): Cut {
     for (let kept = ids.length - 1; kept > 0; kept -= 1) {
       const beginning = decodeText(this.#tokenizer, ids.slice(0, kept));
       if (beginning.length <= at && text.startsWith(beginning)) return { kept, text: beginning };
@@ -79,4 +94,10 @@ export class StopDetector {
     }
     return this.#stops.some((stop) => tail.includes(stop));
   }
+}
+
+/** Where the first of these strings begins in a text, from a place on; null if none does. */
+export function firstStop(text: string, stops: readonly string[], from = 0): number | null {
+  const found = stops.map((stop) => text.indexOf(stop, from)).filter((at) => at >= 0);
+  return found.length === 0 ? null : Math.min(...found);
 }

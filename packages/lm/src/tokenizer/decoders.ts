@@ -75,6 +75,32 @@ export function readDecoder(part: Part): Decoder {
   }
 }
 
+/** The bytes that a token stands for under a decoder as in tokenizer.json, valid already; null if it stands for text. */
+export function tokenBytes(decoder: unknown, token: string): readonly number[] | null {
+  const { type, decoders } = (decoder ?? {}) as { type?: unknown; decoders?: unknown };
+  if (type === "Sequence") {
+    for (const each of decoders as unknown[]) {
+      const bytes = tokenBytes(each, token);
+      if (bytes !== null) return bytes;
+    }
+  } else if (type === "ByteLevel") {
+    const bytes: number[] = [];
+    pushBytes(token, bytes);
+    return bytes;
+  } else if (type === "ByteFallback") {
+    const byte = byteOf(token);
+    if (byte !== null) return [byte];
+  }
+  return null;
+}
+
+/** The byte of a token such as "<0x41>"; null for any other. */
+function byteOf(token: string): number | null {
+  // Rust also parses "+5" as a number.
+  const digits = /^<0x([0-9A-Fa-f]{2}|\+[0-9A-Fa-f])>$/.exec(token)?.[1];
+  return digits === undefined ? null : Number.parseInt(digits, 16);
+}
+
 /**
  * Decodes byte tokens such as "<0x41>". A run of them becomes its text, or one U+FFFD per byte if it is not valid
  * UTF-8.
@@ -92,10 +118,9 @@ function byteFallback(tokens: readonly string[]): string[] {
     bytes = [];
   };
   for (const token of tokens) {
-    // Rust also parses "+5" as a number.
-    const digits = /^<0x([0-9A-Fa-f]{2}|\+[0-9A-Fa-f])>$/.exec(token)?.[1];
-    if (digits !== undefined) {
-      bytes.push(Number.parseInt(digits, 16));
+    const byte = byteOf(token);
+    if (byte !== null) {
+      bytes.push(byte);
       continue;
     }
     flush();

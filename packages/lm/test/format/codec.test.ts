@@ -140,6 +140,21 @@ describe.each(goldenFamilies)("the codec of the golden $name", ({ folder, expect
   });
 });
 
+describe.each(codecs)("with $name, text is spelled", ({ codec, tokenizer }) => {
+  it("as each id adds to it, from its beginning too, and in bytes", () => {
+    for (const written of ["Hello there.", "안녕하세요 여러분, 今天 😀!", " a  b\n", "x"]) {
+      const ids = codec.begin(written).slice(codec.prefix.length);
+      expect(codec.spell(ids, "begin").join("")).toBe(codec.heard(written, "begin"));
+      const later = codec.continue(written);
+      expect(codec.spell(later).join("")).toBe(codec.heard(written));
+      const bytes = Buffer.from(later.flatMap((id) => codec.bytesOf(id)));
+      expect(bytes.toString()).toBe(codec.decode(later, { skipSpecialTokens: false }));
+    }
+    const half = tokenizer.encode("여").find((id) => codec.decode([id]).includes(CUT));
+    if (half !== undefined) expect(Buffer.from("여").includes(Buffer.from(codec.bytesOf(half)))).toBe(true);
+  });
+});
+
 describe("the codec of a tokenizer that cleans spaces up", () => {
   it("cleans nothing: the record has the space that was sampled", () => {
     const tokenizer = varied(

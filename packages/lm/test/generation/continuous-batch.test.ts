@@ -227,6 +227,26 @@ describe.each(goldenModels)("a continuous batch over the golden %s", (_, folder)
     finish();
     expect(stopped.continuation!.finished).toBe("stop");
     expect(stopped.continuation!.text).not.toContain(stop);
+    // Within tokens, what is said before the stop string is kept.
+    const inside = submit(
+      text,
+      { maxNewTokens: 8, greedy: true, stopStrings: [stop] },
+      { stopsWithinTokens: true },
+    );
+    const keeping = submit(text, {
+      maxNewTokens: 8,
+      greedy: true,
+      stopStrings: [stop],
+      keepStopString: true,
+    });
+    finish();
+    expect(inside.continuation!.text).toBe(whole.slice(0, whole.indexOf(stop)));
+    const { ids } = keeping.continuation!;
+    expect([ids, keeping.continuation!.text]).toEqual([
+      plain.ids.slice(0, ids.length),
+      golden.tokenizer.decode(plain.ids.slice(0, ids.length), { skipSpecialTokens: true }),
+    ]);
+    expect(keeping.continuation!.text).toContain(stop);
     const at = plain.ids.indexOf(plain.ids[1]!);
     expect(ended.continuation).toMatchObject({ finished: "eos", ids: plain.ids.slice(0, at + 1) });
     batch.dispose();
@@ -294,6 +314,58 @@ describe.each(goldenModels)("a continuous batch over the golden %s", (_, folder)
     finish();
     expect(third.continuation!.ids).toEqual(
       referenceGenerate(golden.model, golden.tokenizer, broken, sampling, null).ids,
+    );
+    batch.dispose();
+  });
+
+  it.each(["onToken", "onFinish", "onRead"] as const)("what %s throws ends its own text alone", (name) => {
+    const { batch, submit, finish } = started({ rows: 4, tokensPerStep: 8 });
+    const [a, b] = prompts([5, 6]) as [number[], number[]];
+    const sampling = { maxNewTokens: 6, greedy: true };
+    const throws = () => {
+      throw new Error("no iterable");
+    };
+    const errors: Error[] = [];
+    const steady = [submit(a, sampling), submit(b, sampling)];
+    batch.step();
+    batch.submit({
+      ids: b,
+      sampling,
+      topLogprobs: 0,
+      onFinish: () => {},
+      onError: (error) => errors.push(error),
+      [name]: throws,
+    });
+    steady.push(submit(b, sampling));
+    finish();
+    expect(errors.map(({ message }) => message)).toEqual(["no iterable"]);
+    const alone = [a, b, b].map(
+      (ids) => referenceGenerate(golden.model, golden.tokenizer, ids, sampling, null).ids,
+    );
+    expect(steady.map(({ continuation }) => continuation?.ids)).toEqual(alone);
+    batch.dispose();
+  });
+
+  it("a text whose logits are not finite fails alone", () => {
+    const { batch, submit, finish } = started({ rows: 4 });
+    const [a, b] = prompts([5, 6]) as [number[], number[]];
+    const sampling = { maxNewTokens: 6, greedy: true };
+    const told = [submit(a, sampling), submit(b, sampling)];
+    batch.step();
+    const logits = golden.model.logits.bind(golden.model);
+    golden.model.logits = (states) => {
+      const found = logits(states);
+      found.narrow(0, 1, 1).fill_(NaN);
+      golden.model.logits = logits;
+      return found;
+    };
+    finish();
+    expect([told[0]!.error, told[1]!.error?.message]).toEqual([
+      null,
+      expect.stringContaining("no finite logits"),
+    ]);
+    expect(told[0]!.continuation!.ids).toEqual(
+      referenceGenerate(golden.model, golden.tokenizer, a, sampling, null).ids,
     );
     batch.dispose();
   });

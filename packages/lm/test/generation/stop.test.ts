@@ -115,4 +115,14 @@ describe("StopDetector", () => {
       { numRuns: 2000, seed: 1 },
     );
   });
+
+  it("within tokens, keeps the text up to the stop string, and the tokens that begin before it", () => {
+    const cut = (ids: readonly number[], stops: readonly string[]) =>
+      new StopDetector(tokenizer, stops, { withinTokens: true }).find(ids);
+    expect(cut([a, dotLine], ["\n"])).toEqual({ kept: 2, text: "a." });
+    expect(cut([a, user], ["er"])).toEqual({ kept: 2, text: "aUs" });
+    expect(cut([a, line], ["\n"])).toEqual({ kept: 1, text: "a" });
+    expect(cut([fireStart, fireEnd, line], ["\n"])).toEqual({ kept: 2, text: "🔥" });
+    expect(cut([user], ["U"])).toEqual({ kept: 0, text: "" });
+  });
 });

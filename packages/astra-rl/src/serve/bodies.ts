@@ -1,0 +1,78 @@
+import type { IncomingMessage } from "node:http";
+import { ApiError } from "./api-error.js";
+
+const MOST_BYTES = 8 * 2 ** 20;
+/** Of all requests that are being received and read. */
+const MOST_BYTES_HELD = 512 * 2 ** 20;
+
+/** Receives the bodies of requests, within limits. */
+export class Bodies {
+  #held = 0;
+
+  /**
+   * @param most bytes of the longest request that may fit the window: what is longer is not kept
+   * @throws ApiError for what is no JSON by its headers, and for what is too large
+   */
+  async receive(request: IncomingMessage, most: number): Promise<Uint8Array> {
+    checkHeaders(request);
+    const parts: Buffer[] = [];
+    let length = 0;
+    try {
+      for await (const part of request as AsyncIterable<Buffer>) {
+        length += part.length;
+        this.#held += part.length;
+        if (length > MOST_BYTES) throw tooLarge();
+        if (length > most) {
+          // The rest is received, since clients send everything before they listen.
+          parts.length = 0;
+          continue;
+        }
+        if (this.#held > MOST_BYTES_HELD) {
+          const headers = { "retry-after": "1", connection: "close" };
+          throw new ApiError(429, "too many long requests at a time; try again later", null, null, headers);
+        }
+        parts.push(part);
+      }
+    } finally {
+      this.#held -= length;
+    }
+    if (length <= most) return joined(parts, length);
+    throw new ApiError(
+      400,
+      `the request has ${length} bytes, more than what fits this server's window can have; shorten it`,
+      "context_length_exceeded",
+    );
+  }
+}
+
+/** In memory of its own, which another thread can take over. */
+function joined(parts: readonly Buffer[], length: number): Uint8Array {
+  const bytes = new Uint8Array(length);
+  let at = 0;
+  for (const part of parts) {
+    bytes.set(part, at);
+    at += part.length;
+  }
+  return bytes;
+}
+
+const tooLarge = () =>
+  new ApiError(413, `a request may have ${MOST_BYTES / 2 ** 20} MiB`, null, null, { connection: "close" });
+
+/** A page of another site can send a form or a text without asking first, but no JSON. */
+function checkHeaders({ headers }: IncomingMessage): void {
+  const type = headers["content-type"]?.split(";")[0]!.trim().toLowerCase();
+  const close = { connection: "close" };
+  if (type !== "application/json") {
+    throw new ApiError(415, "the content type must be application/json", null, null, close);
+  }
+  const encoding = headers["content-encoding"];
+  if (encoding !== undefined && encoding.toLowerCase() !== "identity") {
+    const rule = `a body is read as it is, not as ${JSON.stringify(encoding.slice(0, 40))}`;
+    throw new ApiError(415, `${rule}; leave Content-Encoding out`, null, null, {
+      ...close,
+      "accept-encoding": "identity",
+    });
+  }
+  if (Number(headers["content-length"] ?? 0) > MOST_BYTES) throw tooLarge();
+}
