@@ -1,6 +1,7 @@
 import { readdir, stat } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { describeValue, requireDevice, UsageError, type Device, type DType } from "@astra-rl/torch";
+import { requireNoAdapter } from "./adapter.js";
 import type { CausalLM, ModelConfig } from "./causal-lm.js";
 import { classifierFamilyOf, encoderFamilyOf, familyOf } from "./families/index.js";
 import { readJsonIfThere, reason, type JsonFields } from "./json-fields.js";
@@ -95,9 +96,10 @@ async function load<C extends { readonly vocabSize: number; readonly layers: num
  *
  * The write is atomic: an existing folder is replaced by a rename once everything is written.
  *
- * @throws UsageError if the folder cannot be written, or exists and is not a checkpoint
+ * @throws UsageError if the folder cannot be written, or exists and is not a checkpoint, and for a view with an adapter
  */
 export async function saveCausalLM(directory: string, model: CausalLM, tokenizer: Tokenizer): Promise<void> {
+  requireNoAdapter(model, "saveCausalLM");
   const target = resolve(directory);
   await checkReplaceable(target);
   const files = {

@@ -15,7 +15,7 @@ import {
   type DType,
   type Tensor,
 } from "@astra-rl/torch";
-import type { Adapter, Projection } from "../adapter.js";
+import { requireNoAdapter, type Adapter, type Projection } from "../adapter.js";
 import type { AttentionCache, CausalLM, ForwardOptions } from "../causal-lm.js";
 import { activate, gated } from "./activations.js";
 import { attend, attendCached, attentionBiases, slidingBiases } from "./attention.js";
@@ -47,8 +47,8 @@ interface LayerInputs {
 export class Decoder implements CausalLM {
   readonly dtype: DType;
   readonly device: Device;
+  adapter: Adapter | null = null;
 
-  #adapter: Adapter | null = null;
   /** False for a view with an adapter, which must not free shared parameters. */
   #ownsParameters = true;
   readonly #modules = new Map<string, Module>();
@@ -110,8 +110,9 @@ export class Decoder implements CausalLM {
   }
 
   withAdapter(adapter: Adapter): CausalLM {
+    requireNoAdapter(this, "withAdapter");
     const view = new Decoder(this.config, new Map(this.parameters), this.computeDtype);
-    view.#adapter = adapter;
+    view.adapter = adapter;
     view.#tables = this.#tables;
     view.#ownsParameters = false;
     view.#releaseThreads();
@@ -161,6 +162,7 @@ export class Decoder implements CausalLM {
   }
 
   copy(dtype: DType): CausalLM {
+    requireNoAdapter(this, "copy");
     const copies = noGrad(
       () =>
         new Map(
@@ -173,6 +175,7 @@ export class Decoder implements CausalLM {
   }
 
   copyFrom(model: CausalLM): void {
+    requireNoAdapter(model, "copyFrom");
     const sources = model.namedParameters();
     noGrad(() => {
       for (const [name, parameter] of this.parameters) {
@@ -232,7 +235,7 @@ export class Decoder implements CausalLM {
     if (!gradientCheckpointing || cache !== undefined) return run(...inputs);
     const { prefix } = this.#layers[layer]!;
     const own = [...this.parameters].flatMap(([name, tensor]) => (name.startsWith(prefix) ? [tensor] : []));
-    const adapter = this.#adapter;
+    const { adapter } = this;
     if (adapter === null) return checkpoint(run, inputs, own);
     // By the backward pass the adapter may have left training mode; the recomputed values must be the same.
     const { training } = adapter;
@@ -366,7 +369,7 @@ export class Decoder implements CausalLM {
       transposed: this.config.projectionsTransposed,
       residual,
     });
-    const delta = this.#adapter?.delta(name, input);
+    const delta = this.adapter?.delta(name, input);
     return delta ? output.add(delta) : output;
   }
 
