@@ -315,13 +315,15 @@ def causal(name, config, tokenizer, seed, change=None, shard=None, storage=torch
     folder = save(name, model, tokenizer, shard, storage)
     if change:
         rewrite_config(folder, change)
-    values = {"tokenizer": tokenizer_values(tokenizer), **causal_values(folder, tokenizer)}
+    # What AutoTokenizer makes of the folder: its class depends on the kind of model, too.
+    read = transformers.AutoTokenizer.from_pretrained(folder)
+    values = {"tokenizer": tokenizer_values(read), **causal_values(folder, tokenizer)}
     if chat:
         values["chat"] = [
             {
                 "messages": CHAT[:count],
                 "addGenerationPrompt": prompt,
-                "text": tokenizer.apply_chat_template(CHAT[:count], tokenize=False, add_generation_prompt=prompt),
+                "text": read.apply_chat_template(CHAT[:count], tokenize=False, add_generation_prompt=prompt),
             }
             for count, prompt in ((2, True), (4, True), (3, False))
         ]
