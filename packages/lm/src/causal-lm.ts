@@ -145,6 +145,8 @@ export interface ModelConfig {
   readonly headDimension: number;
   /** Maximum tokens per row: positions run from 0 to contextLength − 1. */
   readonly contextLength: number;
+  /** Whether the output projection is the input embedding. */
+  readonly tiedEmbeddings: boolean;
   /** Number of last tokens that a token may attend to; `null` = all of them. */
   readonly slidingWindow: number | null;
   /** `null` if the configuration has none. */

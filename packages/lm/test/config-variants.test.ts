@@ -72,7 +72,16 @@ describe("config.json", () => {
     ["gemma3", { layer_types: ["full_attention"] }, /"layer_types" must be a list of 2/],
     ["gemma3-multimodal", { text_config: { head_dim: 3 } }, /"text_config": "head_dim" must be even/],
     ["gemma3-multimodal", { text_config: 3 }, /"text_config" must be an object/],
-    ["phi3", { rope_parameters: { rope_type: "yarn" } }, /"rope_type" must be one of .*"longrope"/],
+    ["phi3", { rope_parameters: { rope_type: "ntk" } }, /"rope_type" must be one of .*"longrope", "yarn"/],
+    // The name that LongRoPE had in the first Phi-3.
+    ["phi3", { rope_parameters: { rope_type: "yarn" } }, /"short_factor" must be a list of 4 numbers/],
+    ["llama2", { rope_scaling: { type: "yarn", factor: 0 } }, /"rope_scaling" \(yarn\): "factor" must be a/],
+    ["llama2", { rope_scaling: { type: "yarn", truncate: 1 } }, /"truncate" must be true or false/],
+    [
+      "llama2",
+      { quantization_config: { quant_method: "fp8" } },
+      /"quantization_config" must be absent: quant/,
+    ],
     ["phi3", { rope_parameters: { partial_rotary_factor: 0.4 } }, /"partial_rotary_factor" must be a share/],
     ["phi3", { rope_parameters: { partial_rotary_factor: 2 } }, /"partial_rotary_factor" must be a share/],
     ["phi4-mini", longrope, /"rope_scaling" \(longrope\): "short_factor" must be a list of 3 numbers/],

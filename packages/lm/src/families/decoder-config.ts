@@ -12,8 +12,6 @@ export interface DecoderConfig extends ModelConfig {
   readonly normBias: boolean;
   /** Whether the weights of norms are stored as differences from one. */
   readonly unitOffsetNorms: boolean;
-  /** Whether the output projection is the input embedding. */
-  readonly tiedEmbeddings: boolean;
   /** Factor of the token embeddings. */
   readonly embeddingScale: number;
   /** null = learned positions. */
