@@ -14,6 +14,10 @@ export interface DecoderConfig extends ModelConfig {
   readonly unitOffsetNorms: boolean;
   /** Factor of the token embeddings. */
   readonly embeddingScale: number;
+  /** Factor of what a block adds to the residual stream. */
+  readonly residualScale: number;
+  /** Divisor of the logits. */
+  readonly logitDivisor: number;
   /** null = learned positions. */
   readonly rotary: RotarySettings | null;
   /** Of the layers with a sliding window, where they have their own; null = `rotary`. */

@@ -117,6 +117,8 @@ function completed(fields: JsonFields, traits: DecoderTraits): Omit<DecoderConfi
     unitOffsetNorms: false,
     tiedEmbeddings: fields.boolean("tie_word_embeddings", { fallback: false }),
     embeddingScale: 1,
+    residualScale: 1,
+    logitDivisor: 1,
     rotary,
     slidingRotary: null,
     rotates: () => true,

@@ -22,7 +22,7 @@ import { attend, attendCached, attentionBiases, slidingBiases } from "./attentio
 import type { DecoderConfig, LayerModules } from "./decoder-config.js";
 import { rotated, RotaryTables, type Rotation, type RotarySettings } from "./rotary.js";
 
-/** The parameters of one norm, projection or embedding: `name.weight` and, if present, `name.bias`. */
+/** `name.weight` of one norm, projection or embedding and, if present, `name.bias`. */
 interface Module {
   weight: Tensor;
   bias: Tensor | null;
@@ -49,7 +49,7 @@ export class Decoder implements CausalLM {
   readonly device: Device;
   adapter: Adapter | null = null;
 
-  /** False for a view with an adapter, which must not free shared parameters. */
+  /** False for a view, which must not free shared parameters. */
   #ownsParameters = true;
   readonly #modules = new Map<string, Module>();
   /** The modules of each layer, collected once: names would be looked up for every token. */
@@ -134,19 +134,19 @@ export class Decoder implements CausalLM {
       const rotations = new Map([...this.#tables].map(([key, tables]) => [key, tables.at(positions)]));
       let hidden = this.#embedded(modules.embedding, ids, { isProjection }); // [B, T, D]
       if (modules.positions !== undefined) hidden = hidden.add(this.#embedded(modules.positions, positions));
-      // Not rounded to the type of the weights, as transformers does, so that copies in other types agree.
+      // Not rounded to the type of the weights, unlike in transformers: copies in other types agree.
       if (embeddingScale !== 1) hidden = hidden.mul(embeddingScale);
       for (let layer = 0; layer < this.config.layers; layer++) {
         const settings = this.#rotaryOf(layer);
         const rotation = settings && rotations.get(settings)!;
-        const turns = rotation === null ? [] : [rotation.cosine, rotation.sine];
+        const turns = Object.values(rotation ?? {}) as Tensor[]; // in the order of Rotation
         const wanted = places !== undefined && layer === this.config.layers - 1 ? [places] : [];
         const inputs = [hidden, ...turns, ...wanted, ...(this.config.slides(layer) ? sliding : full)];
         hidden = scope(() =>
           this.#layer(layer, options, inputs, (input, ...rest) => {
-            const [cosine, sine] = rest.splice(0, turns.length);
+            const [cosine, sine, queryFactor] = rest.splice(0, turns.length);
             const [chosen] = rest.splice(0, wanted.length);
-            const given = rotation === null ? null : { cosine: cosine!, sine: sine! };
+            const given = rotation && { cosine: cosine!, sine: sine!, queryFactor };
             return this.#block(layer, input!, { rotation: given, biases: rest, cache, places: chosen });
           }),
         );
@@ -156,20 +156,19 @@ export class Decoder implements CausalLM {
   }
 
   logits(hidden: Tensor): Tensor {
-    const { modules, tiedEmbeddings } = this.config;
+    const { modules, tiedEmbeddings, logitDivisor } = this.config;
     const { weight } = this.#module(tiedEmbeddings ? modules.embedding : modules.output);
-    return scope(() => autocastLinear(hidden, weight, null, { dtype: this.computeDtype }));
+    return scope(() => {
+      const states = logitDivisor === 1 ? hidden : hidden.div(logitDivisor);
+      return autocastLinear(states, weight, null, { dtype: this.computeDtype });
+    });
   }
 
   copy(dtype: DType): CausalLM {
     requireNoAdapter(this, "copy");
+    const copied = (given: Tensor) => (given.dtype === dtype ? given.clone() : given.to(dtype));
     const copies = noGrad(
-      () =>
-        new Map(
-          [...this.parameters].map(([name, parameter]) => {
-            return [name, parameter.dtype === dtype ? parameter.clone() : parameter.to(dtype)] as const;
-          }),
-        ),
+      () => new Map([...this.parameters].map(([name, parameter]) => [name, copied(parameter)])),
     );
     return new Decoder(this.config, copies, dtype);
   }
@@ -270,8 +269,11 @@ export class Decoder implements CausalLM {
 
   /** The residual plus the output of a block's last projection, normed where the block has a norm behind it. */
   #added(projection: string, norm: string | undefined, input: Tensor, residual: Tensor): Tensor {
-    if (norm === undefined) return this.#projected(projection, input, residual);
-    return residual.add(this.#norm(norm, this.#projected(projection, input), this.#residualDtype));
+    const { residualScale } = this.config;
+    if (norm === undefined && residualScale === 1) return this.#projected(projection, input, residual);
+    const projected = this.#projected(projection, input);
+    const added = norm === undefined ? projected : this.#norm(norm, projected, this.#residualDtype);
+    return residual.add(residualScale === 1 ? added : cast(added, this.#residualDtype).mul(residualScale));
   }
 
   #attention(layer: number, input: Tensor, { rotation, biases, cache }: LayerInputs): Tensor {
@@ -307,10 +309,13 @@ export class Decoder implements CausalLM {
       const normed = (over: typeof queryKeyNorm, part: Tensor) =>
         norm !== undefined && queryKeyNorm === over ? this.#norm(norm, part) : part;
       const scaled = normed("head", split(normed("projection", given), count));
-      return (rotation === null ? scaled : rotated(scaled, rotation)).transpose(1, 2); // [B, H, T, E]
+      const turned = rotation === null ? scaled : rotated(scaled, rotation, this.#rotaryOf(layer)!.pairs);
+      return turned.transpose(1, 2); // [B, H, T, E]
     };
+    const queries = placed(states[0]!, queryNorm, heads);
+    const factor = rotation?.queryFactor?.unsqueeze(1); // [B, 1, T, 1]
     return attended(
-      placed(states[0]!, queryNorm, heads),
+      factor === undefined ? queries : queries.mul(factor),
       placed(states[1]!, keyNorm, keyValueHeads),
       split(states[2]!, keyValueHeads).transpose(1, 2),
     );

@@ -23,6 +23,8 @@ import type { JsonFields } from "../json-fields.js";
 export interface RotarySettings {
   /** Rotated channels of each head; the others keep their values. */
   dimension: number;
+  /** Which channels are rotated together: those of the first and the second half, or adjacent ones. */
+  pairs: "halves" | "adjacent";
   theta: number;
   /**
    * `dynamic` changes frequencies only beyond the trained context length, which this package never exceeds,
@@ -43,6 +45,8 @@ export interface RotarySettings {
   ramp: readonly [first: number, last: number];
   /** longrope, yarn: factor of cosines and sines, and so of queries and keys. */
   attentionFactor: number;
+  /** Queries grow by 1 + beta · log(1 + ⌊position / period⌋), as in Llama 4; null = not at all. */
+  queryGrowth: { readonly beta: number; readonly period: number } | null;
   /**
    * Number of positions for which these settings hold. longrope has other frequencies for longer texts, with
    * which the probability of a token would depend on how many tokens follow it.
@@ -58,6 +62,8 @@ export interface RotarySettings {
  * @param options.scaling the object that names the kind. Default: `parameters`, else that in `rope_scaling`
  * @param options.thetaKey where the older format has theta. Default "rope_theta"
  * @param options.thetaDefault theta where nothing gives it. Default 10000
+ * @param options.pairs default "halves"
+ * @param options.growsQueries whether the object says how queries grow. Default false
  * @param options.former former names of kinds, by the name. Default: none
  */
 export function parseRotarySettings(
@@ -69,9 +75,11 @@ export function parseRotarySettings(
     thetaKey?: string;
     thetaDefault?: number;
     former?: Readonly<Record<string, string>>;
+    pairs?: RotarySettings["pairs"];
+    growsQueries?: boolean;
   },
 ): RotarySettings {
-  const { dimension, thetaKey = "rope_theta", thetaDefault = 10000, former = {} } = options;
+  const { dimension, thetaKey = "rope_theta", thetaDefault = 10000, former = {}, pairs = "halves" } = options;
   // In transformers the older spelling has precedence where both are there.
   const { parameters = ropeScaling(fields) ?? fields.nested("rope_parameters") } = options;
   const { scaling = parameters ?? ropeScaling(fields) } = options;
@@ -89,6 +97,8 @@ export function parseRotarySettings(
     shortFactors: [],
     ramp: [0, 0],
     attentionFactor: 1,
+    pairs,
+    queryGrowth: null,
     contextLength: fields.integer("max_position_embeddings"),
   };
   if (scaling === null) return settings;
@@ -97,6 +107,15 @@ export function parseRotarySettings(
   const kind: string = former[named] ?? named;
   // Each kind of layer has its own object: then nothing else counts that stands beside it.
   const beside = options.parameters === undefined ? fields : null;
+  if (options.growsQueries === true) {
+    const beta = scaling.field<number, never>(
+      "llama_4_scaling_beta",
+      {},
+      "a number of at least 0",
+      isNotNegative,
+    );
+    settings.queryGrowth = { beta, period: originalContextLength(beside, scaling, settings.contextLength) };
+  }
   switch (kind) {
     case "default":
     case "dynamic":
@@ -126,6 +145,8 @@ export function parseRotarySettings(
       throw scaling.error(key, `one of "default", "linear", "dynamic", "llama3", "longrope", "yarn"`);
   }
 }
+
+const isNotNegative = (value: unknown): value is number => typeof value === "number" && value >= 0;
 
 /** "rope_scaling"; null if it is absent or empty. */
 function ropeScaling(fields: JsonFields): JsonFields | null {
@@ -246,6 +267,8 @@ export function inverseFrequencies(settings: RotarySettings): number[] {
 export interface Rotation {
   cosine: Tensor;
   sine: Tensor;
+  /** Factor of the queries, [..., 1]; absent = 1. */
+  queryFactor?: Tensor;
 }
 
 /**
@@ -266,8 +289,9 @@ export class RotaryTables {
 
   /** @param positions int64 [B, T] */
   at(positions: Tensor): Rotation {
-    const { cosine, sine } = this.#reaching(positions);
-    return { cosine: embedding(cosine, positions), sine: embedding(sine, positions) };
+    const tables = Object.entries(this.#reaching(positions)) as [keyof Rotation, Tensor][];
+    const rows = tables.map(([name, table]) => [name, embedding(table, positions)]);
+    return Object.fromEntries(rows) as unknown as Rotation;
   }
 
   dispose(): void {
@@ -291,7 +315,7 @@ export class RotaryTables {
 
   #make(rows: number): Rotation {
     const { dtype, device } = this.options;
-    const { attentionFactor } = this.settings;
+    const { attentionFactor, queryGrowth } = this.settings;
     return keep(
       scope(() => {
         const frequencies = tensor(inverseFrequencies(this.settings), { device });
@@ -299,22 +323,37 @@ export class RotaryTables {
         const angles = positions.unsqueeze(1).mul(frequencies.unsqueeze(0)); // [rows, R/2]
         const table = (values: Tensor) =>
           cast(attentionFactor === 1 ? values : values.mul(attentionFactor), dtype);
-        return { cosine: table(angles.cos()), sine: table(angles.sin()) };
+        const tables = { cosine: table(angles.cos()), sine: table(angles.sin()) };
+        if (queryGrowth === null) return tables;
+        const { beta, period } = queryGrowth;
+        const growth = positions.div(period).floor().add(1).log().mul(beta).add(1);
+        return { ...tables, queryFactor: cast(growth.unsqueeze(1), dtype) };
       }),
     );
   }
 }
 
 /**
- * Rotates the first R channels of each head.
+ * Rotates the first R channels of each head. Adjacent pairs are moved to the halves: the products of queries and keys do not
+ * depend on the order of channels.
  *
  * @param states [B, T, H, E], R ≤ E
  * @param rotation [B, T, R/2]
  */
-export function rotated(states: Tensor, { cosine, sine }: Rotation): Tensor {
+export function rotated(
+  states: Tensor,
+  { cosine, sine }: Rotation,
+  pairs: RotarySettings["pairs"] = "halves",
+): Tensor {
   const dimension = 2 * cosine.size(-1);
   const rest = states.size(-1) - dimension;
-  if (rest === 0) return rotaryEmbedding(states, cosine, sine);
+  const turn = (given: Tensor) => {
+    if (pairs === "halves") return rotaryEmbedding(given, cosine, sine);
+    const [B, T, H] = given.shape as [number, number, number];
+    const apart = given.reshape([B, T, H, dimension / 2, 2]).transpose(-1, -2);
+    return rotaryEmbedding(apart.reshape([B, T, H, dimension]), cosine, sine);
+  };
+  if (rest === 0) return turn(states);
   const [turned, kept] = states.split([dimension, rest], -1) as [Tensor, Tensor];
-  return cat([rotaryEmbedding(turned, cosine, sine), kept], -1);
+  return cat([turn(turned), kept], -1);
 }

@@ -29,6 +29,7 @@ export const CLASSES: Readonly<Record<string, string>> = {
   granite: "",
   ministral3: "",
   mistral: "",
+  mistral3: "",
   olmo2: "",
   olmo3: "",
   phi3: "",

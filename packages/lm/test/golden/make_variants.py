@@ -127,6 +127,25 @@ CASES += [
     },
 ]
 
+MULTIPLIERS = ["embedding_multiplier", "residual_multiplier", "attention_multiplier", "logits_scaling"]
+GROWING = {**NEWER, "llama_4_scaling_beta": 0.5}
+CASES += [
+    {"name": "no multipliers", "family": "granite", "changed": {}, "removed": MULTIPLIERS},
+    {"name": "other multipliers, and YaRN", "family": "granite", "changed": {"embedding_multiplier": 12, "residual_multiplier": 0.22, "attention_multiplier": 0.0625, "logits_scaling": 8, "rope_parameters": NEWER}, "removed": []},
+    {"name": "nothing about rotation", "family": "ministral3", "changed": {}, "removed": ["rope_parameters"]},
+    {"name": "a window, and faster growth", "family": "ministral3", "changed": {"sliding_window": WINDOW, "rope_parameters": {**GROWING, "original_max_position_embeddings": 9}}, "removed": []},
+    {"name": "no growth", "family": "ministral3", "changed": {"rope_parameters": {**GROWING, "llama_4_scaling_beta": 0}}, "removed": []},
+    {"name": "the older spelling", "family": "ministral3", "changed": {"rope_theta": 300.0, "rope_scaling": {"type": "yarn", "factor": 4.0, "llama_4_scaling_beta": 0.5}, "original_max_position_embeddings": 20}, "removed": ["rope_parameters"]},
+    {"name": "as published: YaRN beside theta, every fourth of 8 layers has full attention", "family": "olmo3", "changed": {"rope_theta": 300.0, "rope_scaling": {**YARN, "attention_factor": 1.2079441541679836, "beta_fast": 32, "beta_slow": 1}}, "removed": LOCAL, "layers": 8},
+    {"name": "nothing about layers and rotation, 7 layers", "family": "olmo3", "changed": {}, "removed": LOCAL, "layers": 7},
+    {"name": "both spellings, not truncated", "family": "olmo3", "changed": {"rope_scaling": {**YARN, "beta_fast": 4, "truncate": False}, "rope_parameters": {"full_attention": {"rope_type": "linear", "factor": 2.0, "rope_theta": 300.0}, "sliding_attention": {"rope_type": "linear", "factor": 3.0, "rope_theta": 200.0}}}, "removed": []},
+    {"name": "one object for all layers", "family": "olmo3", "changed": {"rope_parameters": {"rope_type": "linear", "factor": 3.0, "rope_theta": 200.0}}, "removed": []},
+    {"name": "nothing about rotation", "family": "glm4", "changed": {}, "removed": ["rope_parameters", "partial_rotary_factor"]},
+    {"name": "the older spelling", "family": "glm4", "changed": {"rope_theta": 300.0, "partial_rotary_factor": 0.75}, "removed": ["rope_parameters"]},
+    {"name": "all channels rotated, YaRN", "family": "glm4", "changed": {"rope_parameters": {**NEWER, "partial_rotary_factor": 1.0}}, "removed": []},
+    {"name": "YaRN", "family": "seed-oss", "changed": {"rope_parameters": NEWER}, "removed": []},
+]
+
 # An output projection of the file's own, though config.json says that it is the embedding.
 CASES += [
     {"name": "two tables that are said to be one", "family": family, "changed": {"tie_word_embeddings": True}, "removed": []}
