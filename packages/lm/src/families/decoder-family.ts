@@ -16,7 +16,7 @@ const LAYERS_KEY = "num_hidden_layers";
 export type DecoderTraits = Partial<Omit<DecoderConfig, "architecture">>;
 
 /** The tensors of a checkpoint, by their keys. */
-interface StoredTensors {
+export interface StoredTensors {
   keys(): Iterable<string>;
   read(key: string): Tensor;
 }
