@@ -1,4 +1,4 @@
-import type { Tensor } from "@astra-rl/torch";
+import { UsageError, type Tensor } from "@astra-rl/torch";
 
 /** Adds to the outputs of a model's projections without changing their weights. */
 export interface Adapter {
@@ -24,4 +24,17 @@ export interface Projection {
   output: number;
   /** True if the weight is stored [input, output] (GPT-2's "Conv1D") rather than [output, input]. */
   transposed: boolean;
+}
+
+/**
+ * Refuses a view where only its parameters would be used, and so the base as if it were the adapted model.
+ *
+ * @param what begins the message
+ */
+export function requireNoAdapter(model: { readonly adapter: Adapter | null }, what: string): void {
+  if (model.adapter === null) return;
+  throw new UsageError(
+    `${what}: this model is the view of another with an adapter, whose part would be lost; save the adapter itself ` +
+      `(LoRA.save), or merge it into the base first (LoRA.merged)`,
+  );
 }

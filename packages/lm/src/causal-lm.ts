@@ -15,6 +15,8 @@ export interface CausalLM {
   /** Type of the matrix products and of the results of `forward` and `logits`. Default: `dtype`. */
   readonly computeDtype: DType;
   readonly device: Device;
+  /** That of a view; null for a model of its own. It is not among the parameters, so whoever copies these leaves it out. */
+  readonly adapter: Adapter | null;
 
   /** Parameters under their Hugging Face names, tied weights only once. The model owns them. */
   namedParameters(): Map<string, Tensor>;
@@ -32,6 +34,8 @@ export interface CausalLM {
 
   /**
    * An independent copy with parameters of the given type, without gradients; rollouts run on it. The caller owns it.
+   *
+   * @throws UsageError for a view
    */
   copy(dtype: DType): CausalLM;
 
@@ -46,6 +50,8 @@ export interface CausalLM {
   /**
    * A view of this model with an adapter. It shares the parameters and must not outlive them. The model and
    * any number of views, each with its own adapter, can be used at the same time.
+   *
+   * @throws UsageError for a view: a second adapter would take the place of the first
    */
   withAdapter(adapter: Adapter): CausalLM;
 
@@ -139,6 +145,8 @@ export interface ModelConfig {
   readonly headDimension: number;
   /** Maximum tokens per row: positions run from 0 to contextLength − 1. */
   readonly contextLength: number;
+  /** Whether the output projection is the input embedding. */
+  readonly tiedEmbeddings: boolean;
   /** Number of last tokens that a token may attend to; `null` = all of them. */
   readonly slidingWindow: number | null;
   /** `null` if the configuration has none. */

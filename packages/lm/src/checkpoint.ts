@@ -1,6 +1,7 @@
 import { readdir, stat } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { describeValue, requireDevice, UsageError, type Device, type DType } from "@astra-rl/torch";
+import { requireNoAdapter } from "./adapter.js";
 import type { CausalLM, ModelConfig } from "./causal-lm.js";
 import { classifierFamilyOf, encoderFamilyOf, familyOf } from "./families/index.js";
 import { readJsonIfThere, reason, type JsonFields } from "./json-fields.js";
@@ -71,15 +72,17 @@ async function load<C extends { readonly vocabSize: number; readonly layers: num
   requireDevice(device, "device");
   const directory = await resolveCheckpoint(checkpoint, { ...hub, needsTokenizer: fallback === undefined });
   const fields = await readConfig(directory);
+  requireUnquantized(fields);
   const family = familyFor(fields);
   const read = family.parseConfig(fields);
   const borrows = fallback !== undefined && !(await hasTokenizer(directory));
   const tokenizer = await Tokenizer.load(borrows ? await resolveTokenizer(fallback, hub) : directory);
   checkVocabulary(directory, tokenizer, read.vocabSize);
-  const config = await complete(read, tokenizer, directory);
+  const completed = await complete(read, tokenizer, directory);
   const files = await WeightFiles.open(directory);
   try {
     const { where } = fields;
+    const config = family.settled?.(completed, files) ?? completed;
     const { parameters, unusedTensors } = readParameters(files, family, config, where, { dtype, device });
     return {
       config,
@@ -95,9 +98,10 @@ async function load<C extends { readonly vocabSize: number; readonly layers: num
  *
  * The write is atomic: an existing folder is replaced by a rename once everything is written.
  *
- * @throws UsageError if the folder cannot be written, or exists and is not a checkpoint
+ * @throws UsageError if the folder cannot be written, or exists and is not a checkpoint, and for a view with an adapter
  */
 export async function saveCausalLM(directory: string, model: CausalLM, tokenizer: Tokenizer): Promise<void> {
+  requireNoAdapter(model, "saveCausalLM");
   const target = resolve(directory);
   await checkReplaceable(target);
   const files = {
@@ -183,6 +187,18 @@ async function readConfig(directory: string): Promise<JsonFields> {
   return fields;
 }
 
+/** The scales of quantized weights are in tensors of their own: without them the others are other weights. */
+function requireUnquantized(fields: JsonFields): void {
+  for (const name of ["quantization_config", "compression_config"]) {
+    if (!fields.has(name)) continue;
+    throw fields.error(
+      name,
+      "absent: quantized weights (fp8, GPTQ, AWQ, bitsandbytes) are not supported; take the checkpoint before it was quantized, or " +
+        "store it in 16 bits once, in Python (from_pretrained, model.dequantize(), save_pretrained)",
+    );
+  }
+}
+
 async function checkFolder(directory: string): Promise<void> {
   let isFolder: boolean;
   try {
@@ -236,9 +252,16 @@ function withGenerationSettings<C extends ModelConfig>(
 }
 
 function configToSave(model: CausalLM): Record<string, unknown> {
-  const { raw, architecture, modelType } = model.config;
+  const { raw, architecture, modelType, tiedEmbeddings } = model.config;
   const dtypeKey = "torch_dtype" in raw ? "torch_dtype" : "dtype";
-  return { ...raw, architectures: [architecture], model_type: modelType, [dtypeKey]: model.dtype };
+  return {
+    ...raw,
+    architectures: [architecture],
+    model_type: modelType,
+    [dtypeKey]: model.dtype,
+    // False where a file had two tables though its config.json says one. Where it is true, a family's default says so, too.
+    ...(tiedEmbeddings ? {} : { tie_word_embeddings: false }),
+  };
 }
 
 function generationToSave(config: ModelConfig): Readonly<Record<string, unknown>> {

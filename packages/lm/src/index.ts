@@ -46,7 +46,8 @@ export {
   type TokenOutputs,
   type TokenOutputsOptions,
 } from "./logprobs.js";
-export { LoRA, type LoRAConfiguration } from "./lora.js";
+export { LoRA } from "./lora.js";
+export type { LoRAConfiguration } from "./lora-configuration.js";
 export { storedWeightBytes } from "./weight-files.js";
 export { ValueHead } from "./value-head.js";
 export {

@@ -16,24 +16,15 @@ import {
   type Tensor,
 } from "@astra-rl/torch";
 import type { Adapter, Projection } from "./adapter.js";
-import { isObject, readJsonIfThere, type JsonFields } from "./json-fields.js";
+import { readJsonIfThere } from "./json-fields.js";
+import { checkConfiguration, parsePeftConfiguration, type LoRAConfiguration } from "./lora-configuration.js";
 import { checkStored, finite } from "./read-parameters.js";
 import { resolveCheckpoint, type HubOptions } from "./resolve-checkpoint.js";
 import { saveFolder } from "./weight-files.js";
 
-export interface LoRAConfiguration {
-  /** Inner dimension r. */
-  rank: number;
-  /** The update is scaled by alpha / rank. */
-  alpha: number;
-  /** Name suffixes of the projections to adapt, for example ["q_proj", "v_proj"] or ["c_attn"]. */
-  targetModules: readonly string[];
-  /** Dropout probability of A's input in training. Default 0. */
-  dropout?: number;
-}
-
 /** Prefix that PEFT adds to the module names of the adapted model. */
 const PREFIX = "base_model.model.";
+const ADAPTER_CONFIGURATION = "adapter_config.json";
 
 /**
  * Low-rank adaptation (Hu et al. 2021, arXiv 2106.09685): y = W x + (alpha / rank) · B A x with W frozen.
@@ -86,6 +77,16 @@ export class LoRA implements Adapter {
   }
 
   /**
+   * The configuration of the adapter in a folder; null if there is none.
+   *
+   * @throws UsageError for one of another kind than is supported
+   */
+  static async configurationOf(directory: string): Promise<Required<LoRAConfiguration> | null> {
+    const fields = await readJsonIfThere(join(directory, ADAPTER_CONFIGURATION));
+    return fields && parsePeftConfiguration(fields);
+  }
+
+  /**
    * Loads an adapter saved by PEFT or {@link save}.
    *
    * @param source a folder, or a model id "owner/name[@revision]" if no such folder exists
@@ -97,11 +98,10 @@ export class LoRA implements Adapter {
   ): Promise<LoRA> {
     const { device = "cpu", hub } = options;
     const directory = await resolveCheckpoint(source, hub);
-    const configurationPath = join(directory, "adapter_config.json");
-    const fields = await readJsonIfThere(configurationPath);
-    if (fields === null)
+    const configurationPath = join(directory, ADAPTER_CONFIGURATION);
+    const configuration = await LoRA.configurationOf(directory);
+    if (configuration === null)
       throw new UsageError(`${configurationPath}: an adapter needs this file, but it is missing`);
-    const configuration = parsePeftConfiguration(fields);
     const chosen = chooseProjections(configurationPath, projections, configuration.targetModules);
     const path = join(directory, "adapter_model.safetensors");
     checkDigest(path);
@@ -208,7 +208,7 @@ export class LoRA implements Adapter {
       modules_to_save: null,
     };
     const weights = ["adapter_model.safetensors", this.namedParameters()] as const;
-    await saveFolder(directory, weights, { "adapter_config.json": configuration });
+    await saveFolder(directory, weights, { [ADAPTER_CONFIGURATION]: configuration });
   }
 
   dispose(): void {
@@ -218,20 +218,6 @@ export class LoRA implements Adapter {
 
 function moduleOf(key: string): string {
   return key.replace(PREFIX, "").replace(/\.lora_[AB]\.weight$/, "");
-}
-
-function checkConfiguration(where: string, configuration: LoRAConfiguration): Required<LoRAConfiguration> {
-  const { rank, alpha, targetModules, dropout: probability = 0 } = configuration;
-  if (!Number.isSafeInteger(rank) || rank < 1)
-    throw new UsageError(`${where}: rank must be an integer ≥ 1, got ${rank}`);
-  if (!(alpha > 0 && Number.isFinite(alpha)))
-    throw new UsageError(`${where}: alpha must be a number > 0, got ${alpha}`);
-  if (!(probability >= 0 && probability < 1)) {
-    throw new UsageError(`${where}: dropout must be at least 0 and less than 1, got ${probability}`);
-  }
-  if (targetModules.length === 0)
-    throw new UsageError(`${where}: targetModules must name at least one projection`);
-  return { rank, alpha, targetModules: [...targetModules], dropout: probability };
 }
 
 function chooseProjections(
@@ -246,31 +232,4 @@ function chooseProjections(
     throw new UsageError(`${where}: this model has no projection "${target}"; it has ${known.join(", ")}`);
   }
   return [...projections].filter(([name]) => targetModules.some((target) => matches(name, target)));
-}
-
-function parsePeftConfiguration(fields: JsonFields): Required<LoRAConfiguration> {
-  const kind = fields.string("peft_type");
-  if (kind !== "LORA") throw fields.error("peft_type", `"LORA", the only kind of adapter supported`);
-  for (const name of ["use_dora", "use_rslora"]) {
-    if (fields.boolean(name, { fallback: false }))
-      throw fields.error(name, "false: this variant is not supported");
-  }
-  const bias = fields.string("bias", { fallback: "none" });
-  if (bias !== "none") throw fields.error("bias", `"none": trained biases are not supported`);
-  for (const name of ["rank_pattern", "alpha_pattern"]) {
-    const pattern = fields.values[name] ?? {};
-    if (!isObject(pattern) || Object.keys(pattern).length > 0) throw fields.error(name, "empty");
-  }
-  const targets = fields.list("target_modules");
-  if (!targets.every((target) => typeof target === "string"))
-    throw fields.error("target_modules", "a list of names");
-  const dropoutValue = fields.values["lora_dropout"] ?? 0;
-  if (typeof dropoutValue !== "number") throw fields.error("lora_dropout", "a number from 0 to less than 1");
-  return checkConfiguration(fields.where, {
-    rank: fields.integer("r"),
-    alpha: fields.positive("lora_alpha"),
-    // Without duplicates: a very long list would make comparing it with every projection too slow.
-    targetModules: [...new Set(targets)],
-    dropout: dropoutValue,
-  });
 }

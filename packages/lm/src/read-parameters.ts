@@ -19,6 +19,8 @@ export interface Family<C, M> {
   /** Key of the number of layers in the configuration. */
   readonly layersKey: string;
   parseConfig(fields: JsonFields): C;
+  /** The configuration with what the stored weights decide about it. */
+  settled?(config: C, stored: WeightFiles): C;
   /** Name and shape of every parameter; called only after the number of layers was checked against the files. */
   parameterShapes(config: C): ReadonlyMap<string, readonly number[]>;
   /** The parameter that a key maps to; null for keys to skip. */

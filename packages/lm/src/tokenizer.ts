@@ -10,7 +10,13 @@ import { Part } from "./tokenizer/part.js";
 import { NO_FRAME, readPostProcessor, type Frame } from "./tokenizer/post-processor.js";
 import { readPreTokenizer, type PreTokenizer } from "./tokenizer/pre-tokenizers.js";
 import { classOf, readListed, readSettings } from "./tokenizer/settings.js";
-import { AROUND, vocabularyFilesOf } from "./tokenizer/tokenizer-classes.js";
+import {
+  AROUND,
+  contradiction,
+  vocabularyFilesOf,
+  type Json,
+  type NamedClass,
+} from "./tokenizer/tokenizer-classes.js";
 import { readVocabularyFiles } from "./tokenizer/vocabulary-files.js";
 
 /** Tokenizer files of a Hugging Face folder; those present are copied with every checkpoint. */
@@ -69,27 +75,28 @@ export class Tokenizer {
   readonly #cleanUpSpaces: boolean;
 
   private constructor(
-    given: ReadonlyMap<string, Uint8Array>,
+    contents: ReadonlyMap<string, Uint8Array>,
     /** The folder that it was loaded from, for messages. */
     readonly where: string,
   ) {
-    this.definingFiles = given;
-    const files = new Map(given);
+    this.definingFiles = contents;
+    const files = new Map(contents);
     const place = (name: string) => join(where, name);
     const read = (name: string) => {
       const bytes = files.get(name);
       return bytes === undefined ? null : parseJsonObject(bytes, place(name));
     };
     // Not a tokenizer file, but Python uses it to determine the class.
-    const named = read("config.json")?.["model_type"];
-    const modelType = typeof named === "string" ? named : null;
+    const config = read("config.json");
     files.delete("config.json");
     this.directoryFiles = files;
     this.settings = read("tokenizer_config.json") ?? {};
-    const { json, file, specialTokens } = this.#definition(read("tokenizer.json"), modelType, where);
+    const given = read("tokenizer.json");
+    const { json, file, specialTokens } = this.#definition(given, config, where);
     const settings = readSettings({
       place,
       definition: json,
+      isFile: given !== null,
       // Python uses the vocabulary's own tokens only if tokenizer_config.json lists none.
       settings:
         "extra_special_tokens" in this.settings
@@ -97,7 +104,7 @@ export class Tokenizer {
           : { additional_special_tokens: specialTokens, ...this.settings },
       specialTokensMap: read("special_tokens_map.json"),
       addedTokens: read("added_tokens.json"),
-      modelType,
+      model: config,
     });
     const definition = new Part(settings.definition, file);
     const optional = <T>(name: string, reader: (part: Part) => T): T | null => {
@@ -159,6 +166,7 @@ export class Tokenizer {
     this.bosId = special("bos_token");
     this.eosId = special("eos_token");
     this.padId = special("pad_token");
+    if (settings.rebuiltBy !== null) this.#checkWords(file, settings.rebuiltBy);
   }
 
   /** Loads the tokenizer of a Hugging Face folder. Throws UsageError if it is missing or malformed. */
@@ -268,11 +276,11 @@ export class Tokenizer {
    * The contents of tokenizer.json, or, if there is none, what the class builds from its vocabulary files; with the
    * file name for messages.
    */
-  #definition(json: Record<string, unknown> | null, modelType: string | null, where: string) {
+  #definition(json: Json | null, model: Json | null, where: string) {
     const place = (name: string) => join(where, name);
     if (json !== null) return { json, file: place("tokenizer.json"), specialTokens: [] };
     const files = this.directoryFiles;
-    const className = classOf({ settings: this.settings, modelType, place });
+    const { className } = classOf({ settings: this.settings, model, place });
     const read = readVocabularyFiles(className, (name) => files.get(name) ?? null, place);
     if (read === null) {
       const found = [...files.keys()].join(", ");
@@ -292,10 +300,20 @@ export class Tokenizer {
 
   /** A rebuilt tokenizer names the tokens around a text by their text. */
   #frame(given: unknown, read: () => Frame | null): Frame {
-    const around = (given as { [AROUND]?: [string, string] } | null | undefined)?.[AROUND];
+    const around = (given as { [AROUND]?: [string | null, string | null] } | null | undefined)?.[AROUND];
     if (around === undefined) return read() ?? NO_FRAME;
-    const [before, behind] = around.map((token) => this.idOf(token));
-    return { prefix: [before!], suffix: [behind!] };
+    const [prefix, suffix] = around.map((token) => (token === null ? [] : [this.idOf(token)!]));
+    return { prefix: prefix!, suffix: suffix! };
+  }
+
+  /**
+   * Refuses a rebuilt tokenizer that loses the space between two words which it knows: its class is one for other
+   * vocabularies. Tokenizers that change words themselves, by lower-casing or for want of a token, are left alone.
+   */
+  #checkWords(file: string, rebuiltBy: NamedClass): void {
+    const read = (text: string) => this.decode(this.encode(text)).trim();
+    if (read("a") !== "a" || read("b") !== "b" || read("a b") === "a b") return;
+    throw contradiction(file, `"a b" is read as ${describeValue(read("a b"))}`, rebuiltBy);
   }
 }
 

@@ -11,12 +11,17 @@ interface Definition {
   normalizer: { type: string } | null;
 }
 
-/** Golden tokenizers over bytes that do not normalise: for these decoding undoes encoding. (GPT-2's has its own test.) */
+/**
+ * Golden tokenizers over bytes that do not normalise: for these decoding undoes encoding. (GPT-2's has its own test; the
+ * class of Qwen2 normalises, whatever its file says.)
+ */
 const byteLevel = goldenFamilies.flatMap(({ name, folder }) => {
   const { model, decoder, normalizer } = JSON.parse(
     readFileSync(join(folder, "tokenizer.json"), "utf8"),
   ) as Definition;
-  if (model.type !== "BPE" || decoder?.type !== "ByteLevel" || normalizer) return [];
+  const config = JSON.parse(readFileSync(join(folder, "config.json"), "utf8")) as { model_type: string };
+  if (model.type !== "BPE" || decoder?.type !== "ByteLevel" || normalizer || config.model_type === "qwen2")
+    return [];
   return [{ name, folder }];
 });
 
@@ -51,7 +56,7 @@ const text = fc.array(piece, { maxLength: 12 }).map((pieces) => pieces.join(""))
 
 it("covers the byte-level kinds", () => {
   expect(byteLevel.map(({ name }) => name)).toEqual(
-    expect.arrayContaining(["llama3-sharded", "qwen2", "qwen3", "roberta"]),
+    expect.arrayContaining(["llama3-sharded", "qwen3", "roberta"]),
   );
 });
 

@@ -1,10 +1,10 @@
-import { mkdtempSync, readFileSync, rmSync, writeFileSync, cpSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync, cpSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { dispose, liveTensors, noGrad, scope, UsageError } from "@astra-rl/torch";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { loadCausalLM, LoRA, tokenLogprobs, type CausalLM } from "../src/index.js";
+import { loadCausalLM, LoRA, saveCausalLM, tokenLogprobs, type CausalLM } from "../src/index.js";
 
 // Adapters and values come from golden/make_lora.py (versions are in each expected.json).
 const golden = fileURLToPath(new URL("golden", import.meta.url));
@@ -138,12 +138,87 @@ describe("a fresh adapter", () => {
     await expect(load()).rejects.toThrow(/adapter_config\.json: an adapter needs this file/);
     broken('"LORA"', '"IA3"');
     await expect(load()).rejects.toThrow(/"peft_type" must be "LORA"/);
-    broken('"use_dora": false', '"use_dora": true');
-    await expect(load()).rejects.toThrow(/"use_dora"/);
     broken('"r": 3', '"r": 4');
     await expect(load()).rejects.toThrow(/must have shape \[4, 32\] .*, but it has \[3, 32\]/);
     broken('"v_proj"', '"k_proj"');
     await expect(load()).rejects.toThrow(UsageError);
+    model.dispose();
+  });
+
+  // Values for which PEFT computes something else than the low-rank term.
+  it.each([
+    ["use_dora", true],
+    ["use_rslora", true],
+    ["use_qalora", true],
+    ["lora_bias", true],
+    ["bias", "lora_only"],
+    ["alora_invocation_tokens", [5, 9]],
+    ["layer_replication", [[0, 2]]],
+    ["rank_pattern", { q_proj: 2 }],
+    ["alpha_pattern", { q_proj: 2 }],
+    ["modules_to_save", ["lm_head"]],
+    ["exclude_modules", "v_proj"],
+    ["layers_to_transform", 0],
+    ["trainable_token_indices", [1]],
+    ["target_parameters", ["mlp.experts"]],
+    ["arrow_config", { top_k: 2 }],
+    ["kasa_config", { beta: 1 }],
+    ["monteclora_config", { use: 1 }],
+    ["use_bdlora", { nblocks: 2 }],
+    ["init_lora_weights", "pissa"],
+    ["init_lora_weights", "pissa_niter_16"],
+    ["init_lora_weights", "olora"],
+    ["init_lora_weights", "loftq"],
+    ["init_lora_weights", "corda"],
+    ["init_lora_weights", "lora_ga"],
+    ["init_lora_weights", "mica"],
+    ["a_key_of_tomorrow", "on"],
+  ])("refuses adapters with %s: %j, by name", async (name, value) => {
+    const { model } = await loadCausalLM(bases[1]!.base);
+    await withSetting(name, value);
+    await expect(LoRA.load(folder, model.projections())).rejects.toThrow(
+      new RegExp(`adapter_config\\.json: "${name}" must be `, "u"),
+    );
+    model.dispose();
+  });
+
+  it.each([
+    ["init_lora_weights", false],
+    ["init_lora_weights", "gaussian"],
+    ["init_lora_weights", "orthogonal"],
+    ["init_lora_weights", "eva"],
+    ["eva_config", { rho: 2 }],
+    ["alora_invocation_tokens", null],
+    ["a_key_of_tomorrow", []],
+  ])("reads adapters with %s: %j as the plain ones that they are", async (name, value) => {
+    const expected = expectedOf("qwen3");
+    const { model } = await loadCausalLM(bases[1]!.base);
+    await withSetting(name, value);
+    const adapter = await LoRA.load(folder, model.projections());
+    expect(largestGap(scoresOf(model.withAdapter(adapter), expected), expected.logprobs)).toBeLessThan(2e-4);
+    adapter.dispose();
+    model.dispose();
+  });
+
+  async function withSetting(name: string, value: unknown): Promise<void> {
+    cpSync(join(golden, "lora", "qwen3"), folder, { recursive: true });
+    const path = join(folder, "adapter_config.json");
+    const settings = JSON.parse(readFileSync(path, "utf8")) as object;
+    writeFileSync(path, JSON.stringify({ ...settings, [name]: value }));
+  }
+});
+
+describe("the view of a model with an adapter", () => {
+  it("is refused where its adapter would be left out", async () => {
+    const { model, tokenizer } = await loadCausalLM(bases[1]!.base);
+    const adapter = await LoRA.load(join(golden, "lora", "qwen3"), model.projections());
+    const view = model.withAdapter(adapter);
+    expect(() => view.withAdapter(adapter)).toThrow(/withAdapter: .* whose part would be lost/u);
+    expect(() => view.copy("float32")).toThrow(/copy: /u);
+    expect(() => model.copyFrom(view)).toThrow(/copyFrom: /u);
+    await expect(saveCausalLM(join(folder, "saved"), view, tokenizer)).rejects.toThrow(/saveCausalLM: /u);
+    expect(existsSync(join(folder, "saved"))).toBe(false);
+    adapter.dispose();
     model.dispose();
   });
 });

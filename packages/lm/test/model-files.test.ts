@@ -238,8 +238,8 @@ describe("other files of a model", () => {
     it.each<[string, unknown, RegExp]>([
       ["lora_dropout", [], /"lora_dropout" must be a number/],
       ["lora_dropout", "0.1", /"lora_dropout" must be a number/],
-      ["rank_pattern", 5, /"rank_pattern" must be empty/],
-      ["alpha_pattern", "x", /"alpha_pattern" must be empty/],
+      ["rank_pattern", 5, /"rank_pattern" must be left out, off or empty/],
+      ["alpha_pattern", "x", /"alpha_pattern" must be left out, off or empty/],
       ["r", 2 ** 52, /must have shape \[4503599627370496, 32\]/],
     ])("%s of %j", async (key, value, message) => {
       await load();

@@ -24,6 +24,7 @@ it("the golden texts are of every causal family, with and without a beginning-of
     "llama3-sharded",
     "llama31-old-spelling",
     "llama32-new-spelling",
+    "ministral3",
     "mistral",
     "phi3",
     "qwen2-bos",

@@ -1,7 +1,19 @@
 /** A table that is looked up in and multiplied with: its gradient is the sum of what either use alone would give it. */
+import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { arange, liveTensors, noGrad, scope, tensor, type Tensor } from "@astra-rl/torch";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { initializeCausalLM, tokenLogprobs, type CausalLM, type ScoredRow } from "../src/index.js";
+import {
+  initializeCausalLM,
+  loadCausalLM,
+  saveCausalLM,
+  tokenLogprobs,
+  type CausalLM,
+  type ScoredRow,
+} from "../src/index.js";
+import { goldenCausal } from "./golden/families.js";
+import { parseSafetensors, renderSafetensors } from "./safetensors-bytes.js";
 
 const sizes = { vocab_size: 41, bos_token_id: 1, eos_token_id: 1, initializer_range: 0.3 };
 const families = [
@@ -43,6 +55,52 @@ const rows: ScoredRow[] = [
 let before: number;
 beforeEach(() => (before = liveTensors()));
 afterEach(() => expect(liveTensors()).toBe(before));
+
+describe("a checkpoint with two tables that config.json says are one", () => {
+  let folder: string;
+  beforeEach(() => void (folder = mkdtempSync(join(tmpdir(), "tied-"))));
+  afterEach(() => rmSync(folder, { recursive: true }));
+  const setting = () =>
+    (JSON.parse(readFileSync(join(folder, "saved", "config.json"), "utf8")) as Record<string, unknown>)[
+      "tie_word_embeddings"
+    ];
+
+  it.each([
+    ["keeps both where they differ, trains both, and says so when it is saved", "llama2", false],
+    ["has one where they are equal", "llama32-new-spelling", true],
+  ])("%s", async (_, name, areEqual) => {
+    cpSync(goldenCausal.find((family) => family.name === name)!.folder, folder, { recursive: true });
+    const [weights, config] = ["model.safetensors", "config.json"].map((file) => join(folder, file)) as [
+      string,
+      string,
+    ];
+    const settings = JSON.parse(readFileSync(config, "utf8")) as object;
+    writeFileSync(config, JSON.stringify({ ...settings, tie_word_embeddings: true }));
+    const tensors = new Map(parseSafetensors(readFileSync(weights)));
+    const table = tensors.get("model.embed_tokens.weight")!;
+    if (areEqual) writeFileSync(weights, renderSafetensors(tensors.set("lm_head.weight", table)));
+    const { model, tokenizer } = await loadCausalLM(folder);
+    expect(model.config.tiedEmbeddings).toBe(areEqual);
+    expect(model.namedParameters().has("lm_head.weight")).toBe(!areEqual);
+    for (const parameter of model.namedParameters().values()) parameter.requiresGrad_();
+    const logprobs = scope(() => {
+      const found = tokenLogprobs(model, rows);
+      found.sum().backward();
+      return found.toArray();
+    });
+    for (const [key, { grad }] of model.namedParameters())
+      expect(
+        scope(() => grad!.abs().sum().item()),
+        key,
+      ).toBeGreaterThan(0);
+    await saveCausalLM(join(folder, "saved"), model, tokenizer);
+    expect(setting()).toBe(areEqual);
+    model.dispose();
+    const { model: again } = await loadCausalLM(join(folder, "saved"));
+    expect(scope(() => noGrad(() => tokenLogprobs(again, rows).toArray()))).toEqual(logprobs);
+    again.dispose();
+  });
+});
 
 const numbers = (given: Tensor | null | undefined) => Array.from(given!.toTypedArray(), Number);
 

@@ -25,6 +25,7 @@ function make(definition: object, settings: object = {}, more: Record<string, un
   );
 }
 
+const bytes = { type: "ByteLevel", add_prefix_space: false, trim_offsets: true, use_regex: true };
 const split = (rest: object) => ({
   pre_tokenizer: { type: "Split", pattern: { Regex: "x" }, behavior: "Removed", invert: false, ...rest },
 });
@@ -128,6 +129,30 @@ describe("a tokenizer that might differ from Python's", () => {
     ],
     ["a class for another model", {}, { tokenizer_class: "BertTokenizer" }, /the model is not WordPiece/],
     [
+      "a class of characters for tokens of bytes",
+      { decoder: bytes },
+      { tokenizer_class: "LlamaTokenizerFast" },
+      /does not fit the class LlamaTokenizer, .*"tokenizer_class".*made of bytes.*"PreTrainedTokenizerFast"/,
+    ],
+    [
+      "another one",
+      { pre_tokenizer: { type: "Sequence", pretokenizers: [bytes] } },
+      { tokenizer_class: "GemmaTokenizer" },
+      /does not fit the class GemmaTokenizer, .*made of bytes/,
+    ],
+    [
+      "a class of bytes for tokens of characters",
+      { pre_tokenizer: { type: "Metaspace", replacement: "▁", prepend_scheme: "first", split: false } },
+      { tokenizer_class: "GPT2TokenizerFast" },
+      /does not fit the class GPT2Tokenizer, .*made of characters/,
+    ],
+    [
+      "a class that loses spaces",
+      {},
+      { tokenizer_class: "LlamaTokenizer" },
+      /does not fit the class LlamaTokenizer, .*: "a b" is read as "ab"/,
+    ],
+    [
       "a flag that is none",
       {},
       { split_special_tokens: "yes" },
@@ -148,6 +173,24 @@ describe("a tokenizer that might differ from Python's", () => {
     });
     expect(() => tokenizer.encode("a".repeat(2000))).toThrow(UsageError);
     expect(() => tokenizer.encode("a".repeat(2000))).toThrow(/"normalizer": makes a text/);
+  });
+});
+
+describe("a kind of model that has a class of its own", () => {
+  const qwen2 = { "config.json": { model_type: "qwen2" } };
+
+  it("is refused where the file contradicts it, whatever class tokenizer_config.json names", () => {
+    const pre_tokenizer = { type: "Metaspace", replacement: "▁", prepend_scheme: "first", split: false };
+    const attempt = () => make({ pre_tokenizer }, { tokenizer_class: "PreTrainedTokenizerFast" }, qwen2);
+    expect(attempt).toThrow(/does not fit the class Qwen2Tokenizer, .*"model_type" of config\.json/);
+    expect(attempt).toThrow(/use the tokenizer that the model was trained with$/);
+  });
+
+  it("is read by that class, which normalizes", () => {
+    // The two bytes of "é" in one code point, spelled as bytes are.
+    const model = { ...bpe, vocab: { ...vocab, Ġ: 5, Ã: 6, "©": 9 } };
+    const tokenizer = make({ model, decoder: bytes }, { tokenizer_class: "LlamaTokenizer" }, qwen2);
+    expect(tokenizer.encode("e\u0301")).toEqual([6, 9]);
   });
 });
 

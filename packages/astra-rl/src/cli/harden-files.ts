@@ -1,5 +1,6 @@
 import { existsSync } from "node:fs";
 import { join, resolve } from "node:path";
+import type { LoRAConfiguration } from "@astra-rl/lm";
 import { UsageError, writeFileAtomic } from "@astra-rl/torch";
 import { stringify } from "yaml";
 import type { Configuration } from "../configuration/index.js";
@@ -15,8 +16,8 @@ export const FEWEST_ATTACKS = 2 * DEV_SHARE;
 
 /** What the target's training has to know of it. */
 export interface TargetFacts {
-  /** Names of the linear layers that an adapter may change: all but the one that gives logits. */
-  targetModules: string[];
+  /** What is trained of it: the adapter that it is, or a new one. */
+  lora: LoRAConfiguration | Pick<LoRAConfiguration, "rank" | "targetModules">;
   isChat: boolean;
 }
 
@@ -78,7 +79,7 @@ const swapped = ({ role, content }: ChatMessage): ChatMessage => ({
 /** Writes the configuration of the target's training: it is paid for harmless answers to the attacks. */
 export function writeTraining(
   configuration: Configuration,
-  { folder, steps, targetModules }: { folder: string; steps: number } & TargetFacts,
+  { folder, steps, lora }: { folder: string; steps: number } & TargetFacts,
 ): void {
   const { models, scorer, generation, seed } = configuration;
   const { device, dtype, date } = models;
@@ -88,7 +89,7 @@ export function writeTraining(
     models: {
       tester: sidesChanged(models.target),
       target: { type: "silent" },
-      lora: { rank: 16, targetModules },
+      lora,
       device,
       dtype,
       ...(date === undefined ? {} : { date }),

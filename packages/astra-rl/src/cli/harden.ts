@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { isDeepStrictEqual } from "node:util";
 import { Command, Option } from "@commander-js/extra-typings";
-import { CacheBudget, ChatFormat, LocalModel } from "@astra-rl/lm";
+import { CacheBudget, ChatFormat, LocalModel, LoRA } from "@astra-rl/lm";
 import { AstraError, makeFolder, UsageError } from "@astra-rl/torch";
 import { modelIdentity, modelSource } from "../assembly/index.js";
 import { Conversation, Message } from "../core/index.js";
@@ -233,8 +233,9 @@ const factsOf = (target: string, format: ModelFormat, output: Output): Promise<T
   withTarget(modelSource(target), output, async (shelf) => {
     const { model, tokenizer } = await shelf.frozen("target");
     const names = [...model.projections().keys()].map((name) => name.split(".").at(-1)!);
+    const adapter = await LoRA.configurationOf(shelf.folderOf("target")!);
     return {
-      targetModules: [...new Set(names)].filter((name) => !/^(lm_head|embed_out)$/u.test(name)),
+      lora: adapter ?? { rank: 16, targetModules: [...new Set(names)] },
       isChat: makeFormat("models.target", tokenizer, "target", format, new Date()) instanceof ChatFormat,
     };
   });

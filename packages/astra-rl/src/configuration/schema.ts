@@ -126,7 +126,8 @@ const models = z.strictObject({
   lora: lora
     .optional()
     .describe(
-      "Train a low-rank adapter on frozen weights, which target and baseline may share. Default: all weights",
+      "Train a low-rank adapter on frozen weights, which target and baseline may share; where the tester is an adapter, that " +
+        "one is trained on, with its rank, alpha and targetModules. Default: all weights",
     ),
   testerTokenizer: model
     .optional()

@@ -166,9 +166,9 @@ function conversationIn(messages: unknown, where: string, column: string): Promp
   if (!Array.isArray(messages)) return null;
   if (messages.length === 0) throw noMessages(messages, column, where);
   const [first, ...others] = messages.map((message: unknown, index) => {
-    const { role, content } = (message ?? {}) as { role?: unknown; content?: unknown };
+    const { role, content: given } = (message ?? {}) as { role?: unknown; content?: unknown };
     const at = `${where}: message ${index + 1}`;
-    if (typeof content !== "string") throw new UsageError(`${at} must have a "content" that is a string`);
+    const content = textOf(given, at);
     const from = Object.hasOwn(SPEAKERS, String(role)) ? SPEAKERS[String(role)]! : undefined;
     if (from === undefined) {
       throw new UsageError(
@@ -179,6 +179,22 @@ function conversationIn(messages: unknown, where: string, column: string): Promp
     return new Message(isPrompt ? "prompt" : from, content);
   });
   return others.length === 0 && first!.from === "prompt" ? first!.text : Conversation.of(first!, ...others);
+}
+
+/** The text of a message's content: a string, or a list of parts that are all text. */
+function textOf(content: unknown, at: string): string {
+  if (typeof content === "string") return content;
+  const parts: readonly unknown[] = Array.isArray(content) ? content : [];
+  const texts = parts.map((part) => {
+    const { type, text } = (part ?? {}) as { type?: unknown; text?: unknown };
+    return type === "text" && typeof text === "string" ? text : null;
+  });
+  const other = texts.indexOf(null);
+  if (texts.length > 0 && other < 0) return texts.join("");
+  throw new UsageError(
+    `${at} must have a "content" that is a string, or a list of parts {"type": "text", "text": …}` +
+      (other < 0 ? "" : `, but part ${other + 1} is another`),
+  );
 }
 
 const noMessages = (value: unknown, column: string, where: string) =>

@@ -98,6 +98,8 @@ export class ModelShelf {
     const find = checkpointFinder(options.hub);
     const local: Record<ModelRole, ModelSource[]> = { tester: [], target: [], baseline: [] };
     const tokenizers = new Map<Identity, string>();
+    /** The checkpoints, and in place of adapters their bases. */
+    const weights: ModelSource[] = [];
     // The tester comes last, so that its tokenizer setting wins for a checkpoint of several roles.
     for (const role of ["target", "baseline", "tester"] as const) {
       const tokenizer = given[role];
@@ -105,9 +107,11 @@ export class ModelShelf {
         const found = await find(source, tokenizer === undefined);
         if (tokenizer !== undefined) tokenizers.set(await identity(found), tokenizer);
         local[role].push(found);
+        const base = await baseOf(found);
+        weights.push(base === null ? found : await find(base, tokenizer === undefined));
       }
     }
-    const sizes = await Promise.all(Object.values(local).flat().map(weightBytes));
+    const sizes = await Promise.all(weights.map(weightBytes));
     const fastest = fastestTypes(engineInformation(), devices.tester, Math.max(...sizes));
     const rollouts = inferenceDtype === "auto" ? fastest.rollouts : inferenceDtype;
     const updates = updateDtype === "auto" ? fastest.updates : updateDtype;
@@ -160,18 +164,44 @@ export class ModelShelf {
     const loaded =
       base === null
         ? await this.#load(source, tokenizer, { device, dtype: this.dtype })
-        : await this.#withAdapter(source as string, await this.#frozenFrom(base, device, tokenizer));
+        : await this.#withAdapter(
+            source as string,
+            await this.#baseOf(source as string, base, device, tokenizer),
+          );
     shelf.set(key, loaded);
     return loaded;
+  }
+
+  /** The base of an adapter, itself no adapter: the parameters of one would be those of its base alone. */
+  async #baseOf(folder: string, base: string, device: Device, tokenizer?: string): Promise<LoadedCausalLM> {
+    if ((await baseOf(await this.#find(base, tokenizer === undefined))) !== null) {
+      throw new UsageError(
+        `${join(folder, "adapter_config.json")}: "base_model_name_or_path" must be a whole checkpoint, but ${base} is an ` +
+          `adapter itself; merge that one into its base first`,
+      );
+    }
+    return this.#frozenFrom(base, device, tokenizer);
+  }
+
+  /** The adapter that the tester begins as, and its base, frozen; null for a checkpoint without one. */
+  async testerAdapter(): Promise<{ folder: string; base: string; model: LoadedCausalLM } | null> {
+    const source = this.#source("tester");
+    const base = await baseOf(source);
+    if (base === null) return null;
+    const folder = source as string;
+    const tokenizer = this.#tokenizers.get(await identity(source));
+    return { folder, base, model: await this.#baseOf(folder, base, this.devices.tester, tokenizer) };
   }
 
   /** The tester's own float32 weights, with gradients; matrix products use the update dtype. */
   async trainable(): Promise<LoadedCausalLM> {
     const source = this.#source("tester");
-    if ((await baseOf(source)) !== null) {
+    const adapter = typeof source === "string" ? await LoRA.configurationOf(source) : null;
+    if (adapter !== null) {
+      const { rank, alpha, targetModules } = adapter;
       throw new UsageError(
-        `${source as string}: is an adapter, whose base cannot be trained through it; give the base as tester, with lora, and ` +
-          `restore the adapter, or merge the two first`,
+        `${source as string}: is an adapter, whose base cannot be trained through it; to train the adapter on, set ` +
+          `models.lora to {rank: ${rank}, alpha: ${alpha}, targetModules: [${targetModules.join(", ")}]}`,
       );
     }
     const types = { device: this.devices.tester, dtype: "float32", computeDtype: this.updateDtype } as const;

@@ -122,9 +122,14 @@ async function trainedWeights(
         `${updateDtype}; leave it out, or set inferenceDtype to it`,
     );
   }
-  return shelf.own(
-    new LoRAWeights(await shelf.frozen("tester"), adapterBaseName(sourceOf(tester as ModelSource)), lora),
-  );
+  const source = sourceOf(tester as ModelSource);
+  const adapter = await shelf.testerAdapter();
+  if (adapter === null)
+    return shelf.own(new LoRAWeights(await shelf.frozen("tester"), adapterBaseName(source), lora));
+  // A trained adapter is trained on: the base stays the same, and so does its name.
+  const weights = shelf.own(new LoRAWeights(adapter.model, adapterBaseName(adapter.base), lora));
+  await weights.restore(adapter.folder);
+  return weights;
 }
 
 function makeValueHead(shelf: ModelShelf, { model }: TesterWeights): ValueHead {

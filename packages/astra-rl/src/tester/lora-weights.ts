@@ -47,13 +47,18 @@ export class LoRAWeights extends TesterWeights {
 
   async restore(source: string): Promise<void> {
     const { device } = this.model;
+    const { configuration } = this.#adapter;
     const saved = await LoRA.load(source, this.model.projections(), { device });
     try {
       const values = saved.namedParameters();
       const own = this.#adapter.namedParameters();
       const fits = [...own].every(([name, tensor]) => values.get(name)?.shape.join() === tensor.shape.join());
-      if (!fits || values.size !== own.size) {
-        throw new UsageError(`${source}: the adapter must have this run's rank and target modules`);
+      const { rank, alpha, targetModules } = saved.configuration;
+      if (!fits || values.size !== own.size || alpha !== configuration.alpha) {
+        throw new UsageError(
+          `${source}: this run's rank, alpha and target modules must be those of the adapter: set models.lora to ` +
+            `{rank: ${rank}, alpha: ${alpha}, targetModules: [${targetModules.join(", ")}]}`,
+        );
       }
       noGrad(() => {
         for (const [name, tensor] of own) tensor.copy_(values.get(name)!);

@@ -1,4 +1,4 @@
-import { existsSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { cpSync, existsSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { liveTensors } from "@astra-rl/torch";
 import { beforeAll, describe, expect, it } from "vitest";
@@ -80,6 +80,21 @@ describe("astra-rl harden", () => {
     const refused = await runCommand("harden", path("run"), ...options, "--no-new-tester");
     expect([refused.code, refused.err]).toEqual([2, expect.stringContaining("--rounds")]);
   }, 240_000);
+
+  it("trains a target that is an adapter on, as an adapter on the same base", async () => {
+    cpSync(path("run"), path("run-adapter"), { recursive: true });
+    const hardened = path("hard", "target", "checkpoints", "best");
+    const file = path("run-adapter", "config.resolved.yaml");
+    const text = readFileSync(file, "utf8");
+    writeFileSync(file, text.replace(/^( +)target: embedded:chat$/mu, `$1target: ${hardened}`));
+    expect(readFileSync(file, "utf8")).not.toBe(text);
+    const options = ["--output", path("again"), "--no-new-tester", "--steps", "1", "--quiet"];
+    const { code, err } = await runCommand("harden", path("run-adapter"), ...options);
+    expect([code, err]).toEqual([0, ""]);
+    const settings = (of: string): unknown =>
+      JSON.parse(readFileSync(path(of, "target", "checkpoints", "last", "adapter_config.json"), "utf8"));
+    expect(settings("again")).toEqual(settings("hard"));
+  }, 120_000);
 
   it("shows no figures of a target that is another by now", async () => {
     const file = path("hard", "after.json");

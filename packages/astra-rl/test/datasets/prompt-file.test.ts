@@ -37,6 +37,24 @@ describe("parsePrompts", () => {
     );
   });
 
+  it("reads content in parts of text as their text", () => {
+    const parts = (...texts: string[]) => texts.map((text) => ({ type: "text", text }));
+    const messages = [
+      { role: "user", content: parts("Hi, ", "you") },
+      { role: "assistant", content: parts("Hello") },
+      { role: "user", content: "Why?" },
+    ];
+    const [read] = parsePrompts(JSON.stringify([{ messages }]), "p.json");
+    expect((read as Conversation).messages().map(({ from, text }) => `${from}: ${text}`)).toEqual([
+      "prompt: ",
+      "tester: Hi, you",
+      "target: Hello",
+      "prompt: Why?",
+    ]);
+    const one = [{ messages: messages.slice(0, 1) }];
+    expect(parsePrompts(JSON.stringify(one), "p.json")).toEqual(["Hi, you"]);
+  });
+
   it("reads lists of messages as conversations, which keep who says what", () => {
     const messages = [
       { role: "system", content: "Be kind." },
@@ -81,6 +99,12 @@ describe("parsePrompts", () => {
     ["p.csv", 'prompt\na"b', /p\.csv:2: a quote must enclose a whole cell/u],
     ["p.jsonl", '{"messages": []}', /p\.jsonl:1: "messages" must be a list of at least one/u],
     ["p.json", '["a", {"messages": [{"role": "user"}]}]', /prompt 2: message 1 must have a "content"/u],
+    ["p.json", '[{"messages": [{"role": "user", "content": []}]}]', /message 1 must have a "content"/u],
+    [
+      "p.json",
+      '[{"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "image_url"}]}]}]',
+      /prompt 1: message 1 must have a "content" .* but part 2 is another$/u,
+    ],
     ["p.json", '["a", " \\n"]', /p\.json: prompt 2 is empty; give it a text, or leave it out/u],
     ["p.jsonl", '"a"\n{"prompt": ""}', /p\.jsonl: prompt 2 is empty/u],
   ])("refuses %s %j", (name, text, message) => {

@@ -1,4 +1,4 @@
-import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -134,6 +134,60 @@ describe("HFASTSystem with an adapter", () => {
     expect(liveTensors()).toBe(before);
   });
 
+  it("trains a given adapter on: it begins as what it was, on the same base", async () => {
+    const before = liveTensors();
+    const [first, second] = [join(folder, "first"), join(folder, "second")];
+    const system = await load();
+    await change(system, 0.2);
+    const expected = JSON.stringify(await grow(system));
+    await system.saveTester(first);
+    system.dispose();
+
+    const texts = [talks("Hello. "), probes("I see.")] as const;
+    const rows = async (table: Promise<TokenTable>) => {
+      const made = await table;
+      const found = made.rows();
+      made.dispose();
+      return found;
+    };
+    const next = await load({ tester: first });
+    expect(JSON.stringify(await grow(next))).toBe(expected);
+    // The divergence from the baseline is zero at the first step.
+    const started = await rows(next.getBaselineLogprobs(...texts));
+    expect(await rows(next.getTesterLogprobs(...texts))).toEqual(started);
+    await change(next, 0.1);
+    expect(await rows(next.getBaselineLogprobs(...texts))).toEqual(started);
+    expect(await rows(next.getTesterLogprobs(...texts))).not.toEqual(started);
+    const moved = JSON.stringify(await grow(next));
+    await next.saveTester(second);
+    next.dispose();
+    const saved = JSON.parse(await readFile(join(second, "adapter_config.json"), "utf8")) as object;
+    expect(saved).toMatchObject({ r: 3, lora_alpha: 6, base_model_name_or_path: GPT2 });
+    const evaluation = await HFEvaluationSystem.load({ ...common, tester: second });
+    expect(JSON.stringify(await grow(evaluation))).toBe(moved);
+    evaluation.dispose();
+    expect(liveTensors()).toBe(before);
+  });
+
+  it("refuses to train an adapter on with other settings, or on an adapter, and says what to set", async () => {
+    const before = liveTensors();
+    const [first, stacked] = [join(folder, "settings"), join(folder, "stacked")];
+    const system = await load();
+    await system.saveTester(first);
+    await system.saveTester(stacked);
+    system.dispose();
+    const remedy = /models\.lora to \{rank: 3, alpha: 6, targetModules: \[c_attn, c_proj\]\}/u;
+    for (const other of [{ rank: 2 }, { alpha: 12 }, { targetModules: ["c_attn"] }])
+      await expect(load({ tester: first, lora: { ...lora, ...other } })).rejects.toThrow(remedy);
+    await expect(HFASTSystem.load({ ...common, tester: first })).rejects.toThrow(remedy);
+    const path = join(stacked, "adapter_config.json");
+    await writeFile(path, (await readFile(path, "utf8")).replace(GPT2, first));
+    const message = /adapter_config\.json: "base_model_name_or_path" must be a whole/u;
+    await expect(load({ tester: stacked })).rejects.toThrow(message);
+    await expect(HFEvaluationSystem.load({ ...common, tester: stacked })).rejects.toThrow(message);
+    expect(liveTensors()).toBe(before);
+  });
+
   it("refuses what does not fit, with a sentence", async () => {
     const before = liveTensors();
     const saved = join(folder, "other");
@@ -141,7 +195,9 @@ describe("HFASTSystem with an adapter", () => {
     await system.saveTester(saved);
     system.dispose();
     const run = await load();
-    await expect(run.restoreTester(saved)).rejects.toThrow(/must have this run's rank/u);
+    await expect(run.restoreTester(saved)).rejects.toThrow(
+      /this run's rank, alpha and target modules must be those of the adapter/u,
+    );
     run.dispose();
     await expect(HFASTSystem.load({ ...common, tester: saved })).rejects.toThrow(/is an adapter/u);
     await expect(load({ lora: { ...lora, targetModules: ["q_proj"] } })).rejects.toBeInstanceOf(UsageError);

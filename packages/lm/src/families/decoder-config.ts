@@ -12,10 +12,12 @@ export interface DecoderConfig extends ModelConfig {
   readonly normBias: boolean;
   /** Whether the weights of norms are stored as differences from one. */
   readonly unitOffsetNorms: boolean;
-  /** Whether the output projection is the input embedding. */
-  readonly tiedEmbeddings: boolean;
   /** Factor of the token embeddings. */
   readonly embeddingScale: number;
+  /** Factor of what a block adds to the residual stream. */
+  readonly residualScale: number;
+  /** Divisor of the logits. */
+  readonly logitDivisor: number;
   /** null = learned positions. */
   readonly rotary: RotarySettings | null;
   /** Of the layers with a sliding window, where they have their own; null = `rotary`. */

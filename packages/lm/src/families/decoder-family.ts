@@ -1,4 +1,4 @@
-import type { DType, Tensor } from "@astra-rl/torch";
+import { noGrad, scope, type DType, type Tensor } from "@astra-rl/torch";
 import { JsonFields } from "../json-fields.js";
 import { activationOf } from "./activations.js";
 import { Decoder } from "./decoder.js";
@@ -14,6 +14,12 @@ const LAYERS_KEY = "num_hidden_layers";
 
 /** What a family says about its models; what it leaves out is as in Llama. */
 export type DecoderTraits = Partial<Omit<DecoderConfig, "architecture">>;
+
+/** The tensors of a checkpoint, by their keys. */
+export interface StoredTensors {
+  keys(): Iterable<string>;
+  read(key: string): Tensor;
+}
 
 /** A model family: reads its configuration and weights, and creates the model. */
 export type CausalFamily = ReturnType<typeof decoderFamily>;
@@ -51,6 +57,26 @@ export function decoderFamily(options: {
     parameterName: (key: string, { modules, tiedEmbeddings }: DecoderConfig): string | null => {
       const name = rename(key);
       return tiedEmbeddings && name === `${modules.output}.weight` ? null : name;
+    },
+    /**
+     * As in Python, an output projection of a checkpoint's own is kept where its values are not those of the embedding,
+     * though `tie_word_embeddings` says that they are one.
+     */
+    settled(config: DecoderConfig, stored: StoredTensors): DecoderConfig {
+      if (!config.tiedEmbeddings) return config;
+      const untied = { ...config, tiedEmbeddings: false };
+      const { embedding, output } = config.modules;
+      const keys = [embedding, output].map((module) =>
+        [...stored.keys()].find((key) => this.parameterName(key, untied) === `${module}.weight`),
+      );
+      if (keys.includes(undefined)) return config;
+      const areEqual = noGrad(() =>
+        scope(() => {
+          const [one, other] = keys.map((key) => stored.read(key!)) as [Tensor, Tensor];
+          return one.shape.join() === other.shape.join() && one.equal(other.to(one.dtype));
+        }),
+      );
+      return areEqual ? config : untied;
     },
     /** Creates a model from the parameters, which it then owns. */
     create: (config: DecoderConfig, parameters: Map<string, Tensor>, computeDtype: DType) =>
@@ -91,6 +117,8 @@ function completed(fields: JsonFields, traits: DecoderTraits): Omit<DecoderConfi
     unitOffsetNorms: false,
     tiedEmbeddings: fields.boolean("tie_word_embeddings", { fallback: false }),
     embeddingScale: 1,
+    residualScale: 1,
+    logitDivisor: 1,
     rotary,
     slidingRotary: null,
     rotates: () => true,

@@ -15,14 +15,14 @@ import {
   type DType,
   type Tensor,
 } from "@astra-rl/torch";
-import type { Adapter, Projection } from "../adapter.js";
+import { requireNoAdapter, type Adapter, type Projection } from "../adapter.js";
 import type { AttentionCache, CausalLM, ForwardOptions } from "../causal-lm.js";
 import { activate, gated } from "./activations.js";
 import { attend, attendCached, attentionBiases, slidingBiases } from "./attention.js";
 import type { DecoderConfig, LayerModules } from "./decoder-config.js";
 import { rotated, RotaryTables, type Rotation, type RotarySettings } from "./rotary.js";
 
-/** The parameters of one norm, projection or embedding: `name.weight` and, if present, `name.bias`. */
+/** `name.weight` of one norm, projection or embedding and, if present, `name.bias`. */
 interface Module {
   weight: Tensor;
   bias: Tensor | null;
@@ -47,9 +47,9 @@ interface LayerInputs {
 export class Decoder implements CausalLM {
   readonly dtype: DType;
   readonly device: Device;
+  adapter: Adapter | null = null;
 
-  #adapter: Adapter | null = null;
-  /** False for a view with an adapter, which must not free shared parameters. */
+  /** False for a view, which must not free shared parameters. */
   #ownsParameters = true;
   readonly #modules = new Map<string, Module>();
   /** The modules of each layer, collected once: names would be looked up for every token. */
@@ -110,8 +110,9 @@ export class Decoder implements CausalLM {
   }
 
   withAdapter(adapter: Adapter): CausalLM {
+    requireNoAdapter(this, "withAdapter");
     const view = new Decoder(this.config, new Map(this.parameters), this.computeDtype);
-    view.#adapter = adapter;
+    view.adapter = adapter;
     view.#tables = this.#tables;
     view.#ownsParameters = false;
     view.#releaseThreads();
@@ -133,19 +134,19 @@ export class Decoder implements CausalLM {
       const rotations = new Map([...this.#tables].map(([key, tables]) => [key, tables.at(positions)]));
       let hidden = this.#embedded(modules.embedding, ids, { isProjection }); // [B, T, D]
       if (modules.positions !== undefined) hidden = hidden.add(this.#embedded(modules.positions, positions));
-      // Not rounded to the type of the weights, as transformers does, so that copies in other types agree.
+      // Not rounded to the type of the weights, unlike in transformers: copies in other types agree.
       if (embeddingScale !== 1) hidden = hidden.mul(embeddingScale);
       for (let layer = 0; layer < this.config.layers; layer++) {
         const settings = this.#rotaryOf(layer);
         const rotation = settings && rotations.get(settings)!;
-        const turns = rotation === null ? [] : [rotation.cosine, rotation.sine];
+        const turns = Object.values(rotation ?? {}) as Tensor[]; // in the order of Rotation
         const wanted = places !== undefined && layer === this.config.layers - 1 ? [places] : [];
         const inputs = [hidden, ...turns, ...wanted, ...(this.config.slides(layer) ? sliding : full)];
         hidden = scope(() =>
           this.#layer(layer, options, inputs, (input, ...rest) => {
-            const [cosine, sine] = rest.splice(0, turns.length);
+            const [cosine, sine, queryFactor] = rest.splice(0, turns.length);
             const [chosen] = rest.splice(0, wanted.length);
-            const given = rotation === null ? null : { cosine: cosine!, sine: sine! };
+            const given = rotation && { cosine: cosine!, sine: sine!, queryFactor };
             return this.#block(layer, input!, { rotation: given, biases: rest, cache, places: chosen });
           }),
         );
@@ -155,24 +156,25 @@ export class Decoder implements CausalLM {
   }
 
   logits(hidden: Tensor): Tensor {
-    const { modules, tiedEmbeddings } = this.config;
+    const { modules, tiedEmbeddings, logitDivisor } = this.config;
     const { weight } = this.#module(tiedEmbeddings ? modules.embedding : modules.output);
-    return scope(() => autocastLinear(hidden, weight, null, { dtype: this.computeDtype }));
+    return scope(() => {
+      const states = logitDivisor === 1 ? hidden : hidden.div(logitDivisor);
+      return autocastLinear(states, weight, null, { dtype: this.computeDtype });
+    });
   }
 
   copy(dtype: DType): CausalLM {
+    requireNoAdapter(this, "copy");
+    const copied = (given: Tensor) => (given.dtype === dtype ? given.clone() : given.to(dtype));
     const copies = noGrad(
-      () =>
-        new Map(
-          [...this.parameters].map(([name, parameter]) => {
-            return [name, parameter.dtype === dtype ? parameter.clone() : parameter.to(dtype)] as const;
-          }),
-        ),
+      () => new Map([...this.parameters].map(([name, parameter]) => [name, copied(parameter)])),
     );
     return new Decoder(this.config, copies, dtype);
   }
 
   copyFrom(model: CausalLM): void {
+    requireNoAdapter(model, "copyFrom");
     const sources = model.namedParameters();
     noGrad(() => {
       for (const [name, parameter] of this.parameters) {
@@ -232,7 +234,7 @@ export class Decoder implements CausalLM {
     if (!gradientCheckpointing || cache !== undefined) return run(...inputs);
     const { prefix } = this.#layers[layer]!;
     const own = [...this.parameters].flatMap(([name, tensor]) => (name.startsWith(prefix) ? [tensor] : []));
-    const adapter = this.#adapter;
+    const { adapter } = this;
     if (adapter === null) return checkpoint(run, inputs, own);
     // By the backward pass the adapter may have left training mode; the recomputed values must be the same.
     const { training } = adapter;
@@ -267,8 +269,11 @@ export class Decoder implements CausalLM {
 
   /** The residual plus the output of a block's last projection, normed where the block has a norm behind it. */
   #added(projection: string, norm: string | undefined, input: Tensor, residual: Tensor): Tensor {
-    if (norm === undefined) return this.#projected(projection, input, residual);
-    return residual.add(this.#norm(norm, this.#projected(projection, input), this.#residualDtype));
+    const { residualScale } = this.config;
+    if (norm === undefined && residualScale === 1) return this.#projected(projection, input, residual);
+    const projected = this.#projected(projection, input);
+    const added = norm === undefined ? projected : this.#norm(norm, projected, this.#residualDtype);
+    return residual.add(residualScale === 1 ? added : cast(added, this.#residualDtype).mul(residualScale));
   }
 
   #attention(layer: number, input: Tensor, { rotation, biases, cache }: LayerInputs): Tensor {
@@ -304,10 +309,13 @@ export class Decoder implements CausalLM {
       const normed = (over: typeof queryKeyNorm, part: Tensor) =>
         norm !== undefined && queryKeyNorm === over ? this.#norm(norm, part) : part;
       const scaled = normed("head", split(normed("projection", given), count));
-      return (rotation === null ? scaled : rotated(scaled, rotation)).transpose(1, 2); // [B, H, T, E]
+      const turned = rotation === null ? scaled : rotated(scaled, rotation, this.#rotaryOf(layer)!.pairs);
+      return turned.transpose(1, 2); // [B, H, T, E]
     };
+    const queries = placed(states[0]!, queryNorm, heads);
+    const factor = rotation?.queryFactor?.unsqueeze(1); // [B, 1, T, 1]
     return attended(
-      placed(states[0]!, queryNorm, heads),
+      factor === undefined ? queries : queries.mul(factor),
       placed(states[1]!, keyNorm, keyValueHeads),
       split(states[2]!, keyValueHeads).transpose(1, 2),
     );
@@ -366,7 +374,7 @@ export class Decoder implements CausalLM {
       transposed: this.config.projectionsTransposed,
       residual,
     });
-    const delta = this.#adapter?.delta(name, input);
+    const delta = this.adapter?.delta(name, input);
     return delta ? output.add(delta) : output;
   }
 

@@ -1,4 +1,3 @@
-import { JsonFields } from "../json-fields.js";
 import { activationOf } from "./activations.js";
 import {
   ATTENTION,
@@ -9,9 +8,9 @@ import {
   llamaModules,
   QUERY_KEY_NORMS,
   slidesByLayerTypes,
-  type CausalFamily,
 } from "./decoder-family.js";
 import { parseRotarySettings } from "./rotary.js";
+import { textDecoderOf } from "./text-decoder.js";
 
 /**
  * Gemma 3 (Gemma Team 2025, arXiv 2503.19786), text only: five layers with a sliding window and rotary positions of
@@ -83,24 +82,7 @@ export const gemma3 = decoderFamily({
 });
 
 /** The text decoder of a multimodal checkpoint of Gemma 3, which is saved as one of `gemma3`. */
-export const gemma3Multimodal: CausalFamily = {
-  ...gemma3,
-  architectures: ["Gemma3ForConditionalGeneration"],
-  modelType: "gemma3",
-  parseConfig: (fields) => {
-    const text = fields.object("text_config");
-    // Ids of special tokens are those of the whole model.
-    const ids = Object.fromEntries(
-      ["bos_token_id", "eos_token_id", "pad_token_id"]
-        .filter((key) => fields.has(key))
-        .map((key) => [key, fields.values[key]]),
-    );
-    return gemma3.parseConfig(new JsonFields({ ...text, ...ids }, fields.inside("text_config")));
-  },
-  // Older checkpoints have the text decoder, "model." included, inside "language_model.".
-  parameterName: (key, config) => {
-    if (/(^|\.)(vision_tower|multi_modal_projector)\./.test(key)) return null;
-    const name = key.replace(/^(model\.)?language_model\.(model\.)?/, "model.");
-    return gemma3.parameterName(name.replace(/^model\.lm_head\./, "lm_head."), config);
-  },
-};
+export const gemma3Multimodal = textDecoderOf(
+  { architectures: ["Gemma3ForConditionalGeneration"], modelType: "gemma3" },
+  [gemma3],
+);

@@ -4,26 +4,36 @@ import type { JsonFields } from "../json-fields.js";
 import { bertClassifiers, bertEncoders } from "./bert.js";
 import type { CausalFamily } from "./decoder-family.js";
 import { gemma3, gemma3Multimodal } from "./gemma3.js";
+import { glm4 } from "./glm4.js";
 import { gpt2 } from "./gpt2.js";
 import { gptNeoX } from "./gpt-neox.js";
+import { granite } from "./granite.js";
 import { llama } from "./llama.js";
-import { mistral } from "./mistral.js";
+import { ministral3, mistral, mistral3Multimodal } from "./mistral.js";
 import { olmo2 } from "./olmo2.js";
+import { olmo3 } from "./olmo3.js";
 import { phi3 } from "./phi3.js";
 import { qwen2, qwen3 } from "./qwen.js";
+import { seedOss } from "./seed-oss.js";
 import { smollm3 } from "./smollm3.js";
 
 const families: readonly CausalFamily[] = [
   gpt2,
   llama,
   mistral,
+  ministral3,
+  mistral3Multimodal,
   qwen2,
   qwen3,
   gemma3,
   gemma3Multimodal,
   phi3,
   olmo2,
+  olmo3,
   smollm3,
+  granite,
+  seedOss,
+  glm4,
   gptNeoX,
 ];
 

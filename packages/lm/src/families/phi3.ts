@@ -22,7 +22,7 @@ export const phi3 = decoderFamily({
         gateUp: "mlp.gate_up_proj",
         down: "mlp.down_proj",
       }),
-      rotary: parseRotarySettings(fields, { dimension }),
+      rotary: parseRotarySettings(fields, { dimension, former: { yarn: "longrope" } }),
       slidingWindow,
       slides: () => slidingWindow !== null,
     };

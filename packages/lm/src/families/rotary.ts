@@ -23,13 +23,15 @@ import type { JsonFields } from "../json-fields.js";
 export interface RotarySettings {
   /** Rotated channels of each head; the others keep their values. */
   dimension: number;
+  /** Which channels are rotated together: those of the first and the second half, or adjacent ones. */
+  pairs: "halves" | "adjacent";
   theta: number;
   /**
    * `dynamic` changes frequencies only beyond the trained context length, which this package never exceeds,
    * so it equals `default` here.
    */
-  kind: "default" | "linear" | "dynamic" | "llama3" | "longrope";
-  /** Context extension factor (linear, llama3). */
+  kind: "default" | "linear" | "dynamic" | "llama3" | "longrope" | "yarn";
+  /** Context extension factor (linear, llama3, yarn). */
   factor: number;
   /**
    * llama3: wavelengths longer than original/low are divided by `factor`, those shorter than original/high are kept.
@@ -39,8 +41,12 @@ export interface RotarySettings {
   originalContextLength: number;
   /** longrope: divisor of the frequency of each channel pair; empty for other kinds. */
   shortFactors: readonly number[];
-  /** longrope: factor of cosines and sines, and so of queries and keys. */
+  /** yarn: channel pairs up to the first keep their frequencies; from the second on these are divided by `factor`. */
+  ramp: readonly [first: number, last: number];
+  /** longrope, yarn: factor of cosines and sines, and so of queries and keys. */
   attentionFactor: number;
+  /** Queries grow by 1 + beta · log(1 + ⌊position / period⌋), as in Llama 4; null = not at all. */
+  queryGrowth: { readonly beta: number; readonly period: number } | null;
   /**
    * Number of positions for which these settings hold. longrope has other frequencies for longer texts, with
    * which the probability of a token would depend on how many tokens follow it.
@@ -55,6 +61,10 @@ export interface RotarySettings {
  * @param options.parameters the object in the newer format. Default: that in `rope_parameters`
  * @param options.scaling the object that names the kind. Default: `parameters`, else that in `rope_scaling`
  * @param options.thetaKey where the older format has theta. Default "rope_theta"
+ * @param options.thetaDefault theta where nothing gives it. Default 10000
+ * @param options.pairs default "halves"
+ * @param options.growsQueries whether the object says how queries grow. Default false
+ * @param options.former former names of kinds, by the name. Default: none
  */
 export function parseRotarySettings(
   fields: JsonFields,
@@ -63,12 +73,19 @@ export function parseRotarySettings(
     parameters?: JsonFields | null;
     scaling?: JsonFields | null;
     thetaKey?: string;
+    thetaDefault?: number;
+    former?: Readonly<Record<string, string>>;
+    pairs?: RotarySettings["pairs"];
+    growsQueries?: boolean;
   },
 ): RotarySettings {
-  const { dimension, parameters = fields.nested("rope_parameters"), thetaKey = "rope_theta" } = options;
-  const { scaling = parameters ?? fields.nested("rope_scaling") } = options;
+  const { dimension, thetaKey = "rope_theta", thetaDefault = 10000, former = {}, pairs = "halves" } = options;
+  // In transformers the older spelling has precedence where both are there.
+  const { parameters = ropeScaling(fields) ?? fields.nested("rope_parameters") } = options;
+  const { scaling = parameters ?? ropeScaling(fields) } = options;
   const theta =
-    parameters?.positive("rope_theta", { fallback: null }) ?? fields.positive(thetaKey, { fallback: 10000 });
+    parameters?.positive("rope_theta", { fallback: null }) ??
+    fields.positive(thetaKey, { fallback: thetaDefault });
   const settings: RotarySettings = {
     dimension,
     theta,
@@ -78,12 +95,27 @@ export function parseRotarySettings(
     highFrequencyFactor: 1,
     originalContextLength: 1,
     shortFactors: [],
+    ramp: [0, 0],
     attentionFactor: 1,
+    pairs,
+    queryGrowth: null,
     contextLength: fields.integer("max_position_embeddings"),
   };
   if (scaling === null) return settings;
   const key = scaling.has("rope_type") ? "rope_type" : "type";
-  const kind = scaling.string(key, { fallback: "default" });
+  const named = scaling.string(key, { fallback: "default" });
+  const kind: string = former[named] ?? named;
+  // Each kind of layer has its own object: then nothing else counts that stands beside it.
+  const beside = options.parameters === undefined ? fields : null;
+  if (options.growsQueries === true) {
+    const beta = scaling.field<number, never>(
+      "llama_4_scaling_beta",
+      {},
+      "a number of at least 0",
+      isNotNegative,
+    );
+    settings.queryGrowth = { beta, period: originalContextLength(beside, scaling, settings.contextLength) };
+  }
   switch (kind) {
     case "default":
     case "dynamic":
@@ -101,20 +133,70 @@ export function parseRotarySettings(
         factor: scaling.positive("factor"),
         lowFrequencyFactor,
         highFrequencyFactor,
-        originalContextLength: scaling.integer("original_max_position_embeddings"),
+        originalContextLength: originalContextLength(beside, scaling, settings.contextLength),
       };
     }
     case "longrope":
     case "su": // its former name
-      return { ...settings, kind: "longrope", ...parseLongRope(fields, scaling, settings) };
+      return { ...settings, kind: "longrope", ...parseLongRope(beside, scaling, settings) };
+    case "yarn":
+      return { ...settings, kind, ...parseYarn(beside, scaling, settings) };
     default:
-      throw scaling.error(key, `one of "default", "linear", "dynamic", "llama3", "longrope"`);
+      throw scaling.error(key, `one of "default", "linear", "dynamic", "llama3", "longrope", "yarn"`);
   }
+}
+
+const isNotNegative = (value: unknown): value is number => typeof value === "number" && value >= 0;
+
+/** "rope_scaling"; null if it is absent or empty. */
+function ropeScaling(fields: JsonFields): JsonFields | null {
+  const scaling = fields.nested("rope_scaling");
+  return scaling === null || Object.keys(scaling.values).length === 0 ? null : scaling;
+}
+
+/** The context length before an extension. What stands beside the object has precedence over what is in it. */
+function originalContextLength(
+  beside: JsonFields | null,
+  scaling: JsonFields,
+  contextLength: number,
+): number {
+  const key = "original_max_position_embeddings";
+  return beside?.integer(key, { fallback: null }) ?? scaling.integer(key, { fallback: contextLength });
+}
+
+/** YaRN (Peng et al. 2023, arXiv 2309.00071). */
+function parseYarn(
+  beside: JsonFields | null,
+  scaling: JsonFields,
+  { dimension, contextLength, theta }: RotarySettings,
+): Pick<RotarySettings, "factor" | "ramp" | "attentionFactor"> {
+  const original = originalContextLength(beside, scaling, contextLength);
+  const factor = scaling.positive("factor", { fallback: contextLength / original });
+  // As in transformers, 0 means the default here.
+  const optional = (name: string, fallback: number) =>
+    scaling.values[name] === 0 ? fallback : scaling.positive(name, { fallback });
+  const [fast, slow] = [optional("beta_fast", 32), optional("beta_slow", 1)];
+  const [scale, scaleOfAll] = [optional("mscale", 0), optional("mscale_all_dim", 0)];
+  const temperature = (weight: number) => (factor <= 1 ? 1 : 0.1 * weight * Math.log(factor) + 1);
+  const inferred =
+    scale !== 0 && scaleOfAll !== 0 ? temperature(scale) / temperature(scaleOfAll) : temperature(1);
+  /** The channel pair that turns so many times within the original context length. */
+  const pairOf = (turns: number) =>
+    (dimension * Math.log(original / (turns * 2 * Math.PI))) / (2 * Math.log(theta));
+  // transformers looks for it where kinds of layers have their names.
+  const isWhole = beside === null || scaling.boolean("truncate", { fallback: true });
+  const first = isWhole ? Math.floor(pairOf(fast)) : pairOf(fast);
+  const last = isWhole ? Math.ceil(pairOf(slow)) : pairOf(slow);
+  return {
+    factor,
+    ramp: [Math.max(first, 0), Math.min(last, dimension - 1)],
+    attentionFactor: scaling.positive("attention_factor", { fallback: inferred }),
+  };
 }
 
 /** LongRoPE (Ding et al. 2024, arXiv 2402.13753), for texts of up to the original context length. */
 function parseLongRope(
-  fields: JsonFields,
+  beside: JsonFields | null,
   scaling: JsonFields,
   { dimension, contextLength }: RotarySettings,
 ): Pick<RotarySettings, "shortFactors" | "attentionFactor" | "contextLength"> {
@@ -128,9 +210,7 @@ function parseLongRope(
       value.length === pairs &&
       value.every((factor) => typeof factor === "number" && factor > 0),
   );
-  const original =
-    fields.integer("original_max_position_embeddings", { fallback: null }) ??
-    scaling.integer("original_max_position_embeddings", { fallback: contextLength });
+  const original = originalContextLength(beside, scaling, contextLength);
   const factor = scaling.positive("factor", { fallback: contextLength / original });
   return {
     shortFactors,
@@ -160,12 +240,18 @@ export function partialRotaryDimension(
 
 /** Angle per position of each rotated channel pair, radians per token. */
 export function inverseFrequencies(settings: RotarySettings): number[] {
-  const { dimension, theta, kind, factor, shortFactors } = settings;
+  const { dimension, theta, kind, factor, shortFactors, ramp } = settings;
   const { lowFrequencyFactor, highFrequencyFactor, originalContextLength } = settings;
   return Array.from({ length: dimension / 2 }, (_, pair) => {
     const frequency = theta ** ((-2 * pair) / dimension);
     if (kind === "linear") return frequency / factor;
     if (kind === "longrope") return frequency / shortFactors[pair]!;
+    if (kind === "yarn") {
+      const [first, last] = ramp;
+      const width = last === first ? 0.001 : last - first;
+      const share = Math.min(Math.max((pair - first) / width, 0), 1);
+      return (1 - share) * frequency + (share * frequency) / factor;
+    }
     if (kind !== "llama3") return frequency;
     const wavelength = (2 * Math.PI) / frequency;
     if (wavelength < originalContextLength / highFrequencyFactor) return frequency;
@@ -181,6 +267,8 @@ export function inverseFrequencies(settings: RotarySettings): number[] {
 export interface Rotation {
   cosine: Tensor;
   sine: Tensor;
+  /** Factor of the queries, [..., 1]; absent = 1. */
+  queryFactor?: Tensor;
 }
 
 /**
@@ -201,8 +289,9 @@ export class RotaryTables {
 
   /** @param positions int64 [B, T] */
   at(positions: Tensor): Rotation {
-    const { cosine, sine } = this.#reaching(positions);
-    return { cosine: embedding(cosine, positions), sine: embedding(sine, positions) };
+    const tables = Object.entries(this.#reaching(positions)) as [keyof Rotation, Tensor][];
+    const rows = tables.map(([name, table]) => [name, embedding(table, positions)]);
+    return Object.fromEntries(rows) as unknown as Rotation;
   }
 
   dispose(): void {
@@ -226,7 +315,7 @@ export class RotaryTables {
 
   #make(rows: number): Rotation {
     const { dtype, device } = this.options;
-    const { attentionFactor } = this.settings;
+    const { attentionFactor, queryGrowth } = this.settings;
     return keep(
       scope(() => {
         const frequencies = tensor(inverseFrequencies(this.settings), { device });
@@ -234,22 +323,37 @@ export class RotaryTables {
         const angles = positions.unsqueeze(1).mul(frequencies.unsqueeze(0)); // [rows, R/2]
         const table = (values: Tensor) =>
           cast(attentionFactor === 1 ? values : values.mul(attentionFactor), dtype);
-        return { cosine: table(angles.cos()), sine: table(angles.sin()) };
+        const tables = { cosine: table(angles.cos()), sine: table(angles.sin()) };
+        if (queryGrowth === null) return tables;
+        const { beta, period } = queryGrowth;
+        const growth = positions.div(period).floor().add(1).log().mul(beta).add(1);
+        return { ...tables, queryFactor: cast(growth.unsqueeze(1), dtype) };
       }),
     );
   }
 }
 
 /**
- * Rotates the first R channels of each head.
+ * Rotates the first R channels of each head. Adjacent pairs are moved to the halves: the products of queries and keys do not
+ * depend on the order of channels.
  *
  * @param states [B, T, H, E], R ≤ E
  * @param rotation [B, T, R/2]
  */
-export function rotated(states: Tensor, { cosine, sine }: Rotation): Tensor {
+export function rotated(
+  states: Tensor,
+  { cosine, sine }: Rotation,
+  pairs: RotarySettings["pairs"] = "halves",
+): Tensor {
   const dimension = 2 * cosine.size(-1);
   const rest = states.size(-1) - dimension;
-  if (rest === 0) return rotaryEmbedding(states, cosine, sine);
+  const turn = (given: Tensor) => {
+    if (pairs === "halves") return rotaryEmbedding(given, cosine, sine);
+    const [B, T, H] = given.shape as [number, number, number];
+    const apart = given.reshape([B, T, H, dimension / 2, 2]).transpose(-1, -2);
+    return rotaryEmbedding(apart.reshape([B, T, H, dimension]), cosine, sine);
+  };
+  if (rest === 0) return turn(states);
   const [turned, kept] = states.split([dimension, rest], -1) as [Tensor, Tensor];
-  return cat([rotaryEmbedding(turned, cosine, sine), kept], -1);
+  return cat([turn(turned), kept], -1);
 }

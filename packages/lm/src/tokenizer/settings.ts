@@ -1,20 +1,31 @@
 // Effects of tokenizer_config.json, special_tokens_map.json and added_tokens.json, as in `transformers` 5
 // (docs/decisions/0060). Must not know: texts.
+import { basename } from "node:path";
 import { describeValue, UsageError } from "@astra-rl/torch";
 import { isCount, isObject, JsonFields } from "../json-fields.js";
 import { readAddedToken, type AddedToken } from "./added-tokens.js";
-import { CLASSES, defaultsOf, rebuilt, UNSUPPORTED_CLASSES, type Json } from "./tokenizer-classes.js";
+import {
+  CLASSES,
+  defaultsOf,
+  MISNAMED,
+  rebuilt,
+  UNSUPPORTED_CLASSES,
+  type Json,
+  type NamedClass,
+} from "./tokenizer-classes.js";
 
 /** The files next to tokenizer.json; null if absent. */
 export interface SettingsFiles {
   /** Start of error messages about a file. */
   place: (file: string) => string;
   definition: Json;
+  /** Whether the definition is that of a tokenizer.json, rather than made of other files. */
+  isFile: boolean;
   settings: Json;
   specialTokensMap: Json | null;
   addedTokens: Json | null;
-  /** "model_type" of config.json: determines the class if tokenizer_config.json does not. */
-  modelType: string | null;
+  /** config.json: has a say in which class it is. */
+  model: Json | null;
 }
 
 export interface Settings {
@@ -26,6 +37,8 @@ export interface Settings {
   named: ReadonlyMap<string, string>;
   splitSpecialTokens: boolean;
   cleanUpSpaces: boolean;
+  /** The class that has rebuilt the tokenizer; null if tokenizer.json is used as it is. */
+  rebuiltBy: NamedClass | null;
 }
 
 const NAMES = ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
@@ -34,7 +47,8 @@ export function readSettings(files: SettingsFiles): Settings {
   const { place, definition, settings } = files;
   const where = place("tokenizer_config.json");
   const fields = new JsonFields(settings, where);
-  const className = classOf(files);
+  const chosen = classOf(files);
+  const { className } = chosen;
   const values = new Map(Object.entries(settings));
 
   // Tokens with flags, by id and by text.
@@ -98,7 +112,7 @@ export function readSettings(files: SettingsFiles): Settings {
 
   // Listed tokens with their flags first; then named and extra tokens that are not listed. Named tokens are special.
   const namedSpellings = new Set([...named.values()].map(({ content }) => content));
-  const rebuild = rebuilt(className, definition, settings, named, place("tokenizer.json"));
+  const rebuild = rebuilt(chosen, files, named);
   const fromFile = rebuild === null ? readListed(definition, place("tokenizer.json")) : [];
   const present = new Set(fromFile.map(({ content }) => content));
   const tokens: AddedToken[] = [];
@@ -123,6 +137,7 @@ export function readSettings(files: SettingsFiles): Settings {
     named: new Map([...named].map(([key, { content }]) => [key, content])),
     splitSpecialTokens: fields.boolean("split_special_tokens", { fallback: false }),
     cleanUpSpaces: fields.boolean("clean_up_tokenization_spaces", { fallback: false }),
+    rebuiltBy: rebuild && chosen,
   };
 }
 
@@ -134,15 +149,13 @@ export function readListed(definition: Json, place: string): AddedToken[] {
     .map((value) => readAddedToken(value, fields.inside("added_tokens")));
 }
 
-/** The Python class that would load the folder. "" uses tokenizer.json unchanged. */
+/** The Python class that would load the folder. */
 export function classOf({
   settings,
-  modelType,
+  model,
   place,
-}: Pick<SettingsFiles, "settings" | "modelType" | "place">): string {
+}: Pick<SettingsFiles, "settings" | "model" | "place">): NamedClass {
   const where = place("tokenizer_config.json");
-  const fields = new JsonFields(settings, where);
-  const given = fields.string("tokenizer_class", { fallback: null });
   const autoMap = settings["auto_map"];
   const code = isObject(autoMap) ? autoMap["AutoTokenizer"] : autoMap;
   if (code !== undefined && code !== null) {
@@ -151,19 +164,24 @@ export function classOf({
         `which cannot be run here; use a checkpoint without it, or tokenize in Python`,
     );
   }
-  const registered = modelType !== null && Object.hasOwn(CLASSES, modelType) ? CLASSES[modelType]! : null;
-  let name = given?.replace(/Fast$/, "") ?? null;
-  // For these kinds of models tokenizer.json applies whatever class the settings name (Mistral: without its own package).
-  if (name === null || registered === "") name = registered;
-  if (name === null) return "";
-  if (UNSUPPORTED_CLASSES.has(name)) {
+  const type = model?.["model_type"];
+  const registered = typeof type === "string" && Object.hasOwn(CLASSES, type) ? CLASSES[type]! : null;
+  const ofModel = { className: registered ?? "", namedBy: `"model_type" of config.json` };
+  const own = new JsonFields(settings, where);
+  const given =
+    own.string("tokenizer_class", { fallback: null }) ??
+    new JsonFields(model ?? {}, place("config.json")).string("tokenizer_class", { fallback: null });
+  if (given === null || registered === "" || MISNAMED.has(type)) return ofModel;
+  const from = own.has("tokenizer_class") ? where : place("config.json");
+  const className = given.replace(/Fast$/, "");
+  if (UNSUPPORTED_CLASSES.has(className)) {
     throw new UsageError(
-      `${where}: "tokenizer_class" is ${describeValue(given)}: Python rebuilds such a tokenizer by code that is not ` +
+      `${from}: "tokenizer_class" is ${describeValue(given)}: Python rebuilds such a tokenizer by code that is not ` +
         `here, so the ids might differ from Python's; load it in Python, write its \`backend_tokenizer\` to ` +
         `tokenizer.json, and set "tokenizer_class" to "PreTrainedTokenizerFast"`,
     );
   }
-  return name;
+  return { className, namedBy: `"tokenizer_class" of ${basename(from)}` };
 }
 
 /** The tokens in a list; none if the field is absent, null or an object of named tokens. */

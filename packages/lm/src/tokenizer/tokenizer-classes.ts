@@ -3,20 +3,35 @@
 // reproduced here.
 import { describeValue, UsageError } from "@astra-rl/torch";
 import type { AddedToken } from "./added-tokens.js";
+import type { SettingsFiles } from "./settings.js";
 import { QWEN2_PATTERN } from "./pattern.js";
 
 export type Json = Readonly<Record<string, unknown>>;
 
-/** By "model_type" of config.json, for folders that name no class; "" uses tokenizer.json unchanged. */
+/** A Python class, and what names it, for messages. The class "" uses tokenizer.json unchanged. */
+export interface NamedClass {
+  className: string;
+  namedBy: string;
+}
+
+/**
+ * By "model_type" of config.json: for folders that name no class; "" uses tokenizer.json unchanged, whatever class they
+ * name (mistral, ministral3: without Mistral's own package).
+ */
 export const CLASSES: Readonly<Record<string, string>> = {
   bert: "BertTokenizer",
   distilbert: "BertTokenizer",
   gemma3: "GemmaTokenizer",
   gemma3_text: "GemmaTokenizer",
+  glm4: "",
   gpt2: "GPT2Tokenizer",
   gpt_neox: "GPTNeoXTokenizer",
+  granite: "",
+  ministral3: "",
   mistral: "",
+  mistral3: "",
   olmo2: "",
+  olmo3: "",
   phi3: "",
   qwen2: "Qwen2Tokenizer",
   qwen3: "Qwen2Tokenizer",
@@ -24,12 +39,15 @@ export const CLASSES: Readonly<Record<string, string>> = {
   "xlm-roberta": "XLMRobertaTokenizer",
 };
 
+/** Kinds of models whose folders are known to name wrong classes: that of the model type is used. */
+export const MISNAMED: ReadonlySet<unknown> = new Set(["qwen2"]);
+
 /** Classes that configure the tokenizer in their own code, or are not fast tokenizers. */
 export const UNSUPPORTED_CLASSES: ReadonlySet<string> = new Set(
   (
     "Albert Barthez Bartpho BertGeneration BertJapanese Bertweet BigBird BioGpt Blenderbot BlenderbotSmall ByT5 CLIP CTRL " +
-    "Camembert Canine Clvp CodeGen CodeLlama Cohere Cpm CpmAnt DPRContextEncoder DPRQuestionEncoder DPRReader " +
-    "Deberta DebertaV2 Dia Esm Esmc FSMT FastSpeech2Conformer Flaubert Funnel GPTNeoXJapanese GPTSw3 " +
+    "Camembert Canine Clvp CodeGen CodeLlama Cohere ConvBert Cpm CpmAnt DPRContextEncoder DPRQuestionEncoder DPRReader " +
+    "Deberta DebertaV2 Dia Esm Esmc FNet FSMT FastSpeech2Conformer Flaubert Funnel GPTNeoXJapanese GPTSw3 " +
     "Herbert Lasr LayoutLMv2 LayoutLMv3 LayoutXLM Luke M2M100 MBart MBart50 MLuke MPNet Marian MarkupLM " +
     "Mgpstr MyT5 Nllb Nougat OpenAIGPT PLBart Pegasus Perceiver Phobert Pop2Piano ProphetNet Qwen3_5 Rag Reformer " +
     "RemBert RoCBert RoFormer SeamlessM4T Siglip Siglip2 Speech2Text SpeechT5 Splinter T5 Tapas Tipsv2 Udop " +
@@ -60,6 +78,8 @@ interface Rebuilder {
 
 /** What a class rebuilds a tokenizer from. */
 interface Given {
+  /** Whether the definition is that of a tokenizer.json, rather than made of other files. */
+  isFile: boolean;
   definition: Json;
   settings: Json;
   token: (name: string) => string;
@@ -73,8 +93,8 @@ const byteLevel = (addPrefixSpace: boolean, useRegex = true) => ({
   use_regex: useRegex,
 });
 
-/** [before] $A [behind], by token text; ids are resolved after the tokens are added. */
-const around = (before: string, behind: string) => ({ [AROUND]: [before, behind] });
+/** [before] $A [behind], by token text, null for none; ids are resolved after the tokens are added. */
+const around = (before: string | null, behind: string | null) => ({ [AROUND]: [before, behind] });
 export const AROUND = Symbol("tokens around a text");
 
 /** A class with byte-level BPE. @param parts what else it has */
@@ -89,9 +109,16 @@ const byteLevelBpe = (
     normalizer: null,
     pre_tokenizer: byteLevel(from.flag("add_prefix_space", false)),
     decoder: byteLevel(true),
+    ...(from.isFile ? {} : { post_processor: asAsked(from) }),
     ...parts(from),
   }),
 });
+
+/** The tokens around a text that tokenizer_config.json asks for, which Python reads only if there is no tokenizer.json. */
+function asAsked({ flag, token, isFile }: Given): unknown {
+  const asked = (flagName: string, name: string) => (!isFile && flag(flagName, false) ? token(name) : null);
+  return around(asked("add_bos_token", "bos_token"), asked("add_eos_token", "eos_token"));
+}
 
 /** Of BPE made from SentencePiece models. */
 const SENTENCEPIECE_DECODERS: readonly Json[] = [
@@ -143,7 +170,8 @@ const REBUILDERS: Readonly<Record<string, Rebuilder>> = {
   GPT2Tokenizer: byteLevelBpe({ unk_token: END, bos_token: END, eos_token: END }),
   GPTNeoXTokenizer: byteLevelBpe(
     { unk_token: END, bos_token: END, eos_token: END, pad_token: "<|padding|>" },
-    () => ({ normalizer: { type: "NFC" } }),
+    // The only class that ignores the post-processor of tokenizer.json.
+    (from) => ({ normalizer: { type: "NFC" }, post_processor: asAsked(from) }),
   ),
   Qwen2Tokenizer: byteLevelBpe({ unk_token: END, eos_token: END, pad_token: END }, ({ flag }) => ({
     normalizer: { type: "NFC" },
@@ -228,19 +256,18 @@ export function defaultsOf(className: string): Readonly<Record<string, string>> 
 
 /** tokenizer.json as rebuilt by a class; null if the class uses it unchanged. */
 export function rebuilt(
-  className: string,
-  definition: Json,
-  settings: Json,
+  chosen: NamedClass,
+  {
+    definition,
+    isFile,
+    settings,
+    place,
+  }: Pick<SettingsFiles, "definition" | "isFile" | "settings" | "place">,
   named: ReadonlyMap<string, AddedToken>,
-  place: string,
 ): Json | null {
-  const rebuilder = rebuilderOf(className);
+  const rebuilder = rebuilderOf(chosen.className);
   if (rebuilder === undefined) return null;
-  const refuse = (why: string) =>
-    new UsageError(
-      `${place}: ${why}, but tokenizer_config.json names the class ${className}, which Python rebuilds; ` +
-        `set "tokenizer_class" to "PreTrainedTokenizerFast" to take tokenizer.json as it is`,
-    );
+  const refuse = (why: string) => contradiction(place("tokenizer.json"), why, chosen);
   const model = definition["model"];
   if (typeof model !== "object" || model === null) throw refuse(`"model" is ${describeValue(model)}`);
   const { type, vocab, merges } = model as Record<string, unknown>;
@@ -262,10 +289,29 @@ export function rebuilt(
     if (found === undefined) throw refuse(`tokenizer_config.json sets ${JSON.stringify(name)} to nothing`);
     return found.content;
   };
-  const { model: settled, ...parts } = rebuilder.rebuild({ definition, settings, token, flag });
+  const { model: settled, ...parts } = rebuilder.rebuild({ definition, isFile, settings, token, flag });
+  if (isFile && isByteLevel(definition) !== isByteLevel(parts)) {
+    const [file, ours] = isByteLevel(definition) ? ["bytes", "characters"] : ["characters", "bytes"];
+    throw refuse(`its tokens are made of ${file}, and that class reads them as made of ${ours}`);
+  }
   const pairs = rebuilder.model === "BPE" ? { merges } : {};
   const rebuiltModel = { type: rebuilder.model, vocab, ...pairs, ...settled };
   return { ...definition, model: rebuiltModel, ...parts, added_tokens: [] };
+}
+
+/** An error about a tokenizer.json that does not fit the class that rebuilds it. */
+export function contradiction(place: string, why: string, { className, namedBy }: NamedClass): UsageError {
+  return new UsageError(
+    `${place}: does not fit the class ${className}, which Python takes because of ${namedBy}: ${why}; ` +
+      (namedBy.startsWith('"tokenizer_class"')
+        ? `set it to "PreTrainedTokenizerFast" to take tokenizer.json as it is`
+        : `use the tokenizer that the model was trained with`),
+  );
+}
+
+/** Whether a tokenizer.json, or parts of one, have tokens spelled in the 256 characters that stand for bytes. */
+function isByteLevel({ normalizer, pre_tokenizer: preTokenizer, decoder }: Json): boolean {
+  return JSON.stringify([normalizer, preTokenizer, decoder]).includes('"type":"ByteLevel"');
 }
 
 function precompiledOf(normalizer: unknown): unknown {

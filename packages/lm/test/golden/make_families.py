@@ -315,13 +315,15 @@ def causal(name, config, tokenizer, seed, change=None, shard=None, storage=torch
     folder = save(name, model, tokenizer, shard, storage)
     if change:
         rewrite_config(folder, change)
-    values = {"tokenizer": tokenizer_values(tokenizer), **causal_values(folder, tokenizer)}
+    # What AutoTokenizer makes of the folder: its class depends on the kind of model, too.
+    read = transformers.AutoTokenizer.from_pretrained(folder)
+    values = {"tokenizer": tokenizer_values(read), **causal_values(folder, tokenizer)}
     if chat:
         values["chat"] = [
             {
                 "messages": CHAT[:count],
                 "addGenerationPrompt": prompt,
-                "text": tokenizer.apply_chat_template(CHAT[:count], tokenize=False, add_generation_prompt=prompt),
+                "text": read.apply_chat_template(CHAT[:count], tokenize=False, add_generation_prompt=prompt),
             }
             for count, prompt in ((2, True), (4, True), (3, False))
         ]
@@ -543,6 +545,63 @@ def main():
         transformers.SmolLM3Config(**small, vocab_size=len(qwen), num_key_value_heads=2, no_rope_layers=[1, 0], bos_token_id=None, eos_token_id=0),
         qwen,
         seed=19,
+    )
+
+    causal(
+        "granite",
+        transformers.GraniteConfig(
+            **small, vocab_size=len(qwen), num_key_value_heads=2, attention_bias=True, mlp_bias=True, tie_word_embeddings=True, bos_token_id=0, eos_token_id=0,
+            embedding_multiplier=3.0, residual_multiplier=0.4, attention_multiplier=0.2, logits_scaling=2.5,
+        ),
+        qwen,
+        seed=21,
+        storage=torch.bfloat16,
+    )
+    # Queries grow twice within the window.
+    ministral_rotary = {
+        "rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 24, "max_position_embeddings": 96,
+        "beta_fast": 4.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 0.5, "llama_4_scaling_beta": 0.3,
+    }
+    causal(
+        "ministral3",
+        transformers.Ministral3Config(
+            **small, vocab_size=len(sentencepiece), num_key_value_heads=2, head_dim=12, tie_word_embeddings=False, rope_parameters=ministral_rotary, bos_token_id=1, eos_token_id=2
+        ),
+        sentencepiece,
+        seed=22,
+        storage=torch.bfloat16,
+    )
+    causal(
+        "olmo3",
+        transformers.Olmo3Config(
+            **small,
+            vocab_size=len(qwen),
+            num_key_value_heads=2,
+            sliding_window=8,
+            layer_types=["sliding_attention", "full_attention"],
+            rope_parameters={
+                "sliding_attention": {"rope_type": "default", "rope_theta": 500000.0},
+                "full_attention": {"rope_type": "yarn", "rope_theta": 500000.0, "factor": 4.0, "original_max_position_embeddings": 24, "beta_fast": 4.0, "beta_slow": 1.0, "attention_factor": 1.2},
+            },
+            eos_token_id=0,
+        ),
+        qwen,
+        seed=24,
+        storage=torch.float16,
+    )
+    causal(
+        "seed-oss",
+        transformers.SeedOssConfig(**small, vocab_size=len(qwen), num_key_value_heads=2, head_dim=12, attention_out_bias=True, bos_token_id=0, eos_token_id=0),
+        qwen,
+        seed=25,
+        storage=torch.bfloat16,
+    )
+    causal(
+        "glm4",
+        transformers.Glm4Config(**small, vocab_size=len(qwen), num_key_value_heads=2, head_dim=16, bos_token_id=None, eos_token_id=[0]),
+        qwen,
+        seed=26,
+        storage=torch.bfloat16,
     )
 
     def neox_spelling(config):

@@ -35,20 +35,8 @@ PROMPTS = ["The morning train", " She planted tomatoes,", "今天天气很好", 
 NEW_TOKENS = 10
 
 
-def tokenizer_of(folder):
-    """As tokenizer.json says. AutoTokenizer is the same, except that it gives Qwen2 the normalizer and the pattern of Qwen's
-    published tokenizers, whatever the file says; that of families/qwen2 has neither.
-    """
-    tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(folder)
-    automatic = transformers.AutoTokenizer.from_pretrained(folder)
-    if os.path.basename(folder) != "qwen2":
-        for text in [text for pair in PAIRS for text in pair] + PROMPTS + ["1234 </s>"]:
-            assert tokenizer(text).input_ids == automatic(text).input_ids, (folder, text)
-    return tokenizer
-
-
 def values(folder):
-    tokenizer = tokenizer_of(folder)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     window = window_of(model.config)
     pairs, prompts = [], []

@@ -101,6 +101,57 @@ CASES += [
     {"name": "nothing about rotation", "family": "gpt-neox", "changed": {}, "removed": ["rotary_pct", "rotary_emb_base"]},
 ]
 
+# YaRN, with each of its settings, in both spellings.
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 24}
+NEWER = {**YARN, "rope_theta": 500.0}
+CASES += [
+    {"name": "YaRN in the older spelling", "family": "llama2", "changed": {"rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 24}}, "removed": []},
+    {"name": "YaRN without an original context length", "family": "llama2", "changed": {"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, "removed": []},
+    {"name": "YaRN without a factor, the context length beside it", "family": "llama2", "changed": {"rope_scaling": {"rope_type": "yarn", "factor": None}, "original_max_position_embeddings": 32}, "removed": []},
+    {"name": "both spellings", "family": "llama2", "changed": {"rope_scaling": YARN, "rope_parameters": {"rope_type": "linear", "factor": 2.0, "rope_theta": 300.0}}, "removed": []},
+    {"name": "YaRN", "family": "qwen3", "changed": {"rope_parameters": NEWER}, "removed": []},
+    {"name": "YaRN with betas", "family": "qwen3", "changed": {"rope_parameters": {**NEWER, "beta_fast": 4, "beta_slow": 0.5}}, "removed": []},
+    {"name": "YaRN with betas, not truncated", "family": "qwen3", "changed": {"rope_parameters": {**NEWER, "beta_fast": 4, "beta_slow": 0.5, "truncate": False}}, "removed": []},
+    {"name": "YaRN with one mscale", "family": "olmo2", "changed": {"rope_parameters": {**NEWER, "mscale": 2.0}}, "removed": []},
+    {"name": "YaRN with two mscales", "family": "olmo2", "changed": {"rope_parameters": {**NEWER, "mscale": 2.0, "mscale_all_dim": 0.5}}, "removed": []},
+    {"name": "YaRN with an attention factor", "family": "olmo2", "changed": {"rope_parameters": {**NEWER, "attention_factor": 1.5, "mscale": 2.0, "mscale_all_dim": 0.5}}, "removed": []},
+    {"name": "YaRN in a window", "family": "mistral", "changed": {"rope_parameters": NEWER}, "removed": []},
+    {"name": "YaRN", "family": "qwen2", "changed": {"rope_parameters": NEWER}, "removed": []},
+    {"name": "YaRN", "family": "smollm3", "changed": {"rope_parameters": NEWER}, "removed": []},
+    {"name": "YaRN of half of each head", "family": "gpt-neox", "changed": {"rope_parameters": {**NEWER, "partial_rotary_factor": 0.5}}, "removed": ["rotary_pct", "rotary_emb_base"]},
+    {
+        "name": "YaRN where attention is full",
+        "family": "gemma3",
+        "changed": {"original_max_position_embeddings": 7, "rope_parameters": {"full_attention": {**NEWER, "beta_fast": 4, "truncate": False}, "sliding_attention": {"rope_type": "default", "rope_theta": 100.0}}},
+        "removed": [],
+    },
+]
+
+MULTIPLIERS = ["embedding_multiplier", "residual_multiplier", "attention_multiplier", "logits_scaling"]
+GROWING = {**NEWER, "llama_4_scaling_beta": 0.5}
+CASES += [
+    {"name": "no multipliers", "family": "granite", "changed": {}, "removed": MULTIPLIERS},
+    {"name": "other multipliers, and YaRN", "family": "granite", "changed": {"embedding_multiplier": 12, "residual_multiplier": 0.22, "attention_multiplier": 0.0625, "logits_scaling": 8, "rope_parameters": NEWER}, "removed": []},
+    {"name": "nothing about rotation", "family": "ministral3", "changed": {}, "removed": ["rope_parameters"]},
+    {"name": "a window, and faster growth", "family": "ministral3", "changed": {"sliding_window": WINDOW, "rope_parameters": {**GROWING, "original_max_position_embeddings": 9}}, "removed": []},
+    {"name": "no growth", "family": "ministral3", "changed": {"rope_parameters": {**GROWING, "llama_4_scaling_beta": 0}}, "removed": []},
+    {"name": "the older spelling", "family": "ministral3", "changed": {"rope_theta": 300.0, "rope_scaling": {"type": "yarn", "factor": 4.0, "llama_4_scaling_beta": 0.5}, "original_max_position_embeddings": 20}, "removed": ["rope_parameters"]},
+    {"name": "as published: YaRN beside theta, every fourth of 8 layers has full attention", "family": "olmo3", "changed": {"rope_theta": 300.0, "rope_scaling": {**YARN, "attention_factor": 1.2079441541679836, "beta_fast": 32, "beta_slow": 1}}, "removed": LOCAL, "layers": 8},
+    {"name": "nothing about layers and rotation, 7 layers", "family": "olmo3", "changed": {}, "removed": LOCAL, "layers": 7},
+    {"name": "both spellings, not truncated", "family": "olmo3", "changed": {"rope_scaling": {**YARN, "beta_fast": 4, "truncate": False}, "rope_parameters": {"full_attention": {"rope_type": "linear", "factor": 2.0, "rope_theta": 300.0}, "sliding_attention": {"rope_type": "linear", "factor": 3.0, "rope_theta": 200.0}}}, "removed": []},
+    {"name": "one object for all layers", "family": "olmo3", "changed": {"rope_parameters": {"rope_type": "linear", "factor": 3.0, "rope_theta": 200.0}}, "removed": []},
+    {"name": "nothing about rotation", "family": "glm4", "changed": {}, "removed": ["rope_parameters", "partial_rotary_factor"]},
+    {"name": "the older spelling", "family": "glm4", "changed": {"rope_theta": 300.0, "partial_rotary_factor": 0.75}, "removed": ["rope_parameters"]},
+    {"name": "all channels rotated, YaRN", "family": "glm4", "changed": {"rope_parameters": {**NEWER, "partial_rotary_factor": 1.0}}, "removed": []},
+    {"name": "YaRN", "family": "seed-oss", "changed": {"rope_parameters": NEWER}, "removed": []},
+]
+
+# An output projection of the file's own, though config.json says that it is the embedding.
+CASES += [
+    {"name": "two tables that are said to be one", "family": family, "changed": {"tie_word_embeddings": True}, "removed": []}
+    for family in ("llama2", "qwen3", "mistral", "olmo2", "gpt-neox")
+]
+
 
 def values(case):
     source = os.path.join(HERE, "families", case["family"])

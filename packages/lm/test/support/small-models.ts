@@ -68,6 +68,57 @@ export const smallModels: [name: string, settings: Record<string, unknown>, targ
     ["q_proj", "down_proj"],
   ],
   [
+    "Granite",
+    {
+      ...rotary,
+      architectures: ["GraniteForCausalLM"],
+      model_type: "granite",
+      embedding_multiplier: 3,
+      residual_multiplier: 0.5,
+      attention_multiplier: 0.3,
+      logits_scaling: 2,
+    },
+    ["q_proj", "down_proj"],
+  ],
+  [
+    "Ministral 3",
+    {
+      ...rotary,
+      architectures: ["Ministral3ForCausalLM"],
+      model_type: "ministral3",
+      head_dim: 6,
+      sliding_window: 6,
+      rope_parameters: {
+        rope_type: "yarn",
+        factor: 4,
+        original_max_position_embeddings: 5,
+        llama_4_scaling_beta: 0.5,
+      },
+    },
+    ["q_proj", "up_proj"],
+  ],
+  [
+    "OLMo 3",
+    {
+      ...rotary,
+      architectures: ["Olmo3ForCausalLM"],
+      model_type: "olmo3",
+      sliding_window: 6,
+      layer_types: ["sliding_attention", "full_attention", "sliding_attention"],
+    },
+    ["k_proj", "o_proj"],
+  ],
+  [
+    "Seed-OSS",
+    { ...rotary, architectures: ["SeedOssForCausalLM"], model_type: "seed_oss", head_dim: 6 },
+    ["v_proj", "gate_proj"],
+  ],
+  [
+    "GLM-4",
+    { ...rotary, architectures: ["Glm4ForCausalLM"], model_type: "glm4", head_dim: 8 },
+    ["q_proj", "gate_up_proj"],
+  ],
+  [
     "GPT-NeoX",
     { ...rotary, architectures: ["GPTNeoXForCausalLM"], model_type: "gpt_neox", rotary_pct: 0.5 },
     ["query_key_value", "dense_4h_to_h"],

@@ -277,6 +277,15 @@ def recipes(b):
     put("model-type-gpt2", "bytes", BL(True), dec=BL(), tokens=end, files={"config.json": {"model_type": "gpt2"}})
     del R["model-type-gpt2"]["tokenizer_config.json"]["tokenizer_class"]
     put("model-type-mistral", "spm", meta("never", False), dec=llama, tokens=["<s>"], config={"tokenizer_class": "LlamaTokenizer"}, files={"config.json": {"model_type": "mistral"}})
+    # Classes that the file contradicts. The first has the form of models that were distilled into Qwen2.
+    put("model-type-qwen2", "bytes", seq(split(r"\p{N}{1,3}"), split(DEEPSEEK), BL(False, False)), dec=BL(), tokens=["<s>", "</s>"], post=template(["<s>"], [], sent),
+        config={"tokenizer_class": "LlamaTokenizerFast", "legacy": True, "bos_token": "<s>", "eos_token": "</s>", "add_bos_token": True}, files={"config.json": {"model_type": "qwen2"}})
+    put("model-type-qwen3", "bytes", **base, tokens=end, config={"tokenizer_class": "GPT2TokenizerFast"}, files={"config.json": {"model_type": "qwen3"}})
+    for name, post in {"template": template(["<s>"], [], sent), "roberta": {"type": "RobertaProcessing", "sep": ["</s>", 2], "cls": ["<s>", 1], "trim_offsets": True, "add_prefix_space": False}}.items():
+        put("class-gpt-neox-" + name, "bytes", **base, post=post, tokens=["<s>", "</s>"], config={"tokenizer_class": "GPTNeoXTokenizerFast", "bos_token": "<s>", "eos_token": "</s>", "add_bos_token": True})
+    # A model type that is not registered with a class, and a class that only config.json names.
+    put("model-class-gpt-neox", "bytes", BL(True), dec=BL(), tokens=end, files={"config.json": {"model_type": "llama", "tokenizer_class": "GPTNeoXTokenizerFast"}})
+    del R["model-class-gpt-neox"]["tokenizer_config.json"]["tokenizer_class"]
     return R
 
 

@@ -102,6 +102,12 @@ def recipes():
         "roberta prefix": {**roberta, **roberta_files, "tokenizer_config.json": as_json({"add_prefix_space": True})},
         "roberta no version": {**roberta, **roberta_files, "merges.txt": roberta_files["merges.txt"].split(b"\n", 1)[1].replace(b"\n", b"\r\n")},
         "gpt2": {"config.json": as_json({"model_type": "gpt2"}), **byte_level(["<|endoftext|>"])},
+        "gpt2 with ends": {
+            "config.json": as_json({"model_type": "gpt2"}), **byte_level(["<|endoftext|>"]), "tokenizer_config.json": as_json({"add_bos_token": True, "add_eos_token": True})
+        },
+        "gpt-neox with a beginning": {
+            "config.json": as_json({"model_type": "gpt_neox"}), **byte_level(["<|endoftext|>", "<|padding|>"]), "tokenizer_config.json": as_json({"add_bos_token": True})
+        },
         "xlm-roberta published": {
             **xlm,
             **sentence_piece(normalization_rule_name="nmt_nfkc"),
