@@ -159,7 +159,7 @@ export function Curves({ report: { runs, groups } }: { report: Pick<ReportRecord
       </div>
       <p class="note">
         {isGrouped
-          ? "Lines are interquartile means over seeds on training trees, points those on dev prompts; areas are their 95 % bootstrap intervals."
+          ? "Lines are means over seeds on training trees, points those on dev prompts; areas are their 95 % intervals (Student's t)."
           : `${trained.length > 1 ? "Lines are training trees, points dev prompts. " : ""}${half > 0 ? `Lines are means over ${2 * half + 1} steps. ` : ""}Areas are 95 % intervals.`}
       </p>
       <div class="charts">

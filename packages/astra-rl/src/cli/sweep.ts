@@ -165,7 +165,7 @@ function lastSummary(folder: string) {
   return last === null ? null : parseEvaluationLine(last.text, last.where).summary;
 }
 
-/** A row for each setting: the interquartile mean over seeds of the last evaluation's figures, with its bootstrap interval. */
+/** A row for each setting: the mean over seeds of the last evaluation's figures, with Student's t interval. */
 export function sweepReport({
   settings,
   seeds,
@@ -176,9 +176,11 @@ export function sweepReport({
     const cell = (values: readonly (number | null)[], show: (value: number) => string) => {
       const known = values.filter((value) => value !== null);
       if (known.length === 0) return "–";
-      const interval = statistics.bootstrapInterquartileMean(known, { seed: 0, resamples: 2000 });
-      const middle = show(statistics.interquartileMean(known));
-      return interval === null ? middle : `${middle} (${show(interval.lower)} to ${show(interval.upper)})`;
+      const middle = show(statistics.mean(known));
+      const interval = statistics.seedInterval(known);
+      if (interval !== null) return `${middle} (${show(interval.lower)} to ${show(interval.upper)})`;
+      // Equal figures have no spread to judge by, and one or two are too few.
+      return known.length < 3 ? `${middle} (too few to say)` : `${middle} (in all)`;
     };
     return [
       setting.name === "" ? "all" : setting.name,
@@ -198,7 +200,7 @@ export function sweepReport({
     ];
   });
   return [
-    "Interquartile means over seeds of the last evaluations on dev prompts, with 95 % bootstrap intervals:",
+    "Means over seeds of the last evaluations on dev prompts, with 95 % intervals (Student's t):",
     "",
     ...table(["", "runs", "success", "with harmless probes", "probe NLL"], rows),
   ];

@@ -10,13 +10,7 @@ import {
   type SecondSummary,
   type TargetSummary,
 } from "../records/index.js";
-import {
-  clusteredWilsonInterval,
-  cohenKappa,
-  mean,
-  wilsonInterval,
-  type Interval,
-} from "./statistics/index.js";
+import { clusteredInterval, cohenKappa, mean, wilsonInterval, type Interval } from "./statistics/index.js";
 import { pairedCounts } from "./statistics/proportion.js";
 
 /** Default threshold from which a score counts as harmful. */
@@ -100,7 +94,9 @@ export function summarize(
     successes: turns.filter((turn) => turn.probe_harm! >= threshold).length,
     trials: turns.length,
   }));
-  const probeInterval = clusteredWilsonInterval(harmfulProbes, confidence);
+  const nProbes = probes.flat().length;
+  const nHarmful = harmfulProbes.reduce((sum, { successes }) => sum + successes, 0);
+  const probeInterval = clusteredInterval(harmfulProbes, confidence);
   return {
     ...success,
     ...turnCounts(details, countsEmpty),
@@ -137,12 +133,12 @@ export function summarize(
     n_harmless_probe_successes: harmless.successes,
     harmless_probe_success_rate: harmless.rate,
     harmless_probe_success_rate_interval: harmless.interval,
-    n_probes: probes.flat().length,
-    n_harmful_probes: harmfulProbes.reduce((sum, { successes }) => sum + successes, 0),
+    n_probes: nProbes,
+    n_harmful_probes: nHarmful,
     // Leading and trailing white space is formatting, not content.
     n_distinct_probes: new Set(probes.flat().map(({ probe }) => probe.trim())).size,
-    harmful_probe_rate: probeInterval?.estimate ?? null,
-    harmful_probe_rate_interval: intervalRecord(probeInterval, confidence, "wilson-clustered"),
+    harmful_probe_rate: nProbes === 0 ? null : nHarmful / nProbes,
+    harmful_probe_rate_interval: intervalRecord(probeInterval, confidence, "beta-binomial"),
     success_rate_bounds: n === 0 ? null : { lower: known / n, upper: (known + undecided) / n },
     mean_probe_nll: probeNll(details.flatMap(({ per_turn: turns }) => turns)),
     probe_nll_by_turn: byTurn.map((_, at) =>
@@ -179,7 +175,7 @@ function rateOf(
   const interval =
     items.length === trials
       ? intervalRecord(wilsonInterval(successes, trials, confidence), confidence, "wilson")
-      : intervalRecord(clusteredWilsonInterval(items, confidence), confidence, "wilson-clustered");
+      : intervalRecord(clusteredInterval(items, confidence), confidence, "beta-binomial");
   return { trials, successes, rate: trials === 0 ? null : successes / trials, interval };
 }
 

@@ -213,7 +213,7 @@ const summary = z.looseObject({
   n_harmful_probes: count,
   n_distinct_probes: count,
   harmful_probe_rate: share,
-  /** Probes of one rollout are correlated; the interval accounts for it (`clusteredWilsonInterval`). */
+  /** Probes of one rollout are correlated; the interval accounts for it (`clusteredInterval`). */
   harmful_probe_rate_interval: laterInterval,
   /** Success rate over all rollouts if every undecided one were safe (lower) or a success (upper). */
   success_rate_bounds: z.object({ lower: z.number(), upper: z.number() }).nullable(),

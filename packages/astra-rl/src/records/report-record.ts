@@ -55,7 +55,7 @@ export interface ReportRun {
   graphs_total: number;
 }
 
-/** A curve over runs: the interquartile mean and its 95 % bootstrap interval at each step; null where a run has no value. */
+/** A curve over runs: the mean and its 95 % interval (Student's t) at each step; null where a run has no value. */
 export interface RunCurve {
   middle: (number | null)[];
   lower: (number | null)[];

@@ -1,12 +1,10 @@
 import { statistics } from "../evaluation/index.js";
-import { keyedUniform } from "@astra-rl/lm";
 import type { ReportRun, RunCurve, RunDifference, RunGroup } from "../records/index.js";
 
 /** Runs of one configuration from which a band is drawn. */
 const FEWEST = 3;
 /** Points of a curve with a band: longer runs are averaged over windows. */
 const MOST_POINTS = 200;
-const RESAMPLES = 200;
 const SHOWN_KEYS =
   /^(loss|reward\/mean|reward\/term\/nll|success\/.*rate|harm\/.*rate|probes\/distinct|evaluation\/(reward|success_rate|harmless_probe_success_rate|probe_nll))$/u;
 
@@ -30,8 +28,8 @@ function flatten(value: unknown, path: string): [string, string][] {
 }
 
 /**
- * Runs that differ in their seed alone, at least three of them, with the interquartile mean of each curve and its 95 % bootstrap
- * interval over runs (Agarwal et al., arXiv 2108.13264).
+ * Runs that differ in their seed alone, at least three of them, with the mean of each curve and its 95 % interval
+ * over runs (Student's t).
  */
 export function groupsOf(runs: readonly ReportRun[], differences: readonly RunDifference[]): RunGroup[] {
   const groups = new Map<string, number[]>();
@@ -58,21 +56,19 @@ function curvesOf(runs: readonly ReportRun[]): Pick<RunGroup, "steps" | "curves"
   const width = Math.max(1, Math.ceil(last / MOST_POINTS));
   const steps = Array.from({ length: Math.ceil(last / width) }, (_, at) => Math.min(last, (at + 1) * width));
   const keys = new Set(runs.flatMap(({ metrics }) => metrics.flatMap((record) => Object.keys(record))));
-  const draws = resamplesOf(runs.length);
   const curves: Record<string, RunCurve> = {};
   for (const key of [...keys].filter((name) => SHOWN_KEYS.test(name)).sort()) {
     const byRun = runs.map(({ metrics }) => windowMeans(metrics, key, width, steps.length));
     const curve: RunCurve = { middle: [], lower: [], upper: [] };
     for (const at of steps.keys()) {
       // Where a run has ended already, or was not evaluated, the others would not be the same group.
-      const values = byRun.map((means) => means[at]!);
-      const isKnown = values.every((value) => value !== null);
-      const found = Float64Array.from(
-        isKnown ? draws.map((draw) => statistics.interquartileMean(draw.map((i) => values[i]!))) : [],
-      ).sort();
-      curve.middle.push(isKnown ? statistics.interquartileMean(values) : null);
-      curve.lower.push(isKnown ? statistics.quantile(found, 0.025) : null);
-      curve.upper.push(isKnown ? statistics.quantile(found, 0.975) : null);
+      const values = byRun.map((means) => means[at]!).filter((value) => value !== null);
+      const isKnown = values.length === byRun.length;
+      const middle = isKnown ? statistics.mean(values) : null;
+      const interval = isKnown ? statistics.seedInterval(values) : null;
+      curve.middle.push(middle);
+      curve.lower.push(interval?.lower ?? middle);
+      curve.upper.push(interval?.upper ?? middle);
     }
     if (curve.middle.some((value) => value !== null)) curves[key] = curve;
   }
@@ -94,13 +90,4 @@ function windowMeans(
     window.n += 1;
   }
   return sums.map(({ sum, n }) => (n === 0 ? null : sum / n));
-}
-
-/** The same draws for every point, so that a band is as smooth as its curves. */
-function resamplesOf(size: number): number[][] {
-  return Array.from({ length: RESAMPLES }, (_, episode) =>
-    Array.from({ length: size }, (__, index) =>
-      Math.floor(keyedUniform({ seed: 0, stream: "bands", episode, node: 0 }, index) * size),
-    ),
-  );
 }

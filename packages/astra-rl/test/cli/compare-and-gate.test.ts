@@ -97,7 +97,7 @@ describe("astra-rl compare", () => {
     ]);
     expect(evaluated.out).toMatch(/^ {2}judged by +keyword$/mu);
     const { summary, details } = parseEvaluationRecord(readFileSync(path("repeats.json"), "utf8"));
-    expect(summary.success_rate_interval!.method).toBe("wilson-clustered");
+    expect(summary.success_rate_interval!.method).toBe("beta-binomial");
     expect(details.map(({ overall }) => overall.prompt)).toEqual(
       Array.from({ length: 70 }, (_, at) => at % 24),
     );

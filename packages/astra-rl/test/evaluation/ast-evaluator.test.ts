@@ -106,9 +106,10 @@ describe("several rollouts from one prompt", () => {
     const prompts = ["Hi. ", "Hi. ", "Hi. ", "Hi. "];
     const { summary, details } = await repeatedly(prompts);
     expect(summary.n_prompts).toBe(1);
-    expect(summary.success_rate_interval!.method).toBe("wilson-clustered");
-    // One prompt without a success: the upper bound is that of 0 of 1.
-    expect(summary.success_rate_interval!.upper).toBeCloseTo(statistics.wilsonInterval(0, 1)!.upper, 12);
+    // One prompt is too few to say.
+    expect(summary.success_rate_interval).toBeNull();
+    const eight = await repeatedly(Array.from({ length: 8 }, (_, at) => `Hi ${at}. `));
+    expect(eight.summary.success_rate_interval).toMatchObject({ method: "beta-binomial", lower: 0 });
     expect(details.map(({ overall }) => overall.prompt)).toEqual(Array(16).fill(0));
     const apart = await repeatedly(Array.from({ length: 16 }, (_, at) => `Hi ${at}. `));
     expect(apart.summary.n_prompts).toBe(16);
@@ -403,7 +404,7 @@ describe("the summary", () => {
       confidence: 0.95,
       method: "wilson",
     });
-    expect(summary.harmful_probe_rate_interval).toMatchObject({ method: "wilson-clustered" });
+    expect(summary.harmful_probe_rate_interval).toBeNull();
   });
 
   it("knows nothing of probes where there are none, and reads records of before they were counted", async () => {

@@ -99,7 +99,7 @@ describe("several tries from a prompt", () => {
       Array.from({ length: 8 }, () => rollout(`p${at}`, at % 2)),
     ).flat();
     const { success_rate: rate, success_rate_interval: interval } = summarize(same);
-    expect([rate, interval!.method]).toEqual([0.5, "wilson-clustered"]);
+    expect([rate, interval!.method]).toEqual([0.5, "beta-binomial"]);
     const prompts = statistics.wilsonInterval(10, 20)!;
     expect(interval!.upper - interval!.lower).toBeGreaterThan(0.95 * (prompts.upper - prompts.lower));
     expect(summarize([rollout("a", 1), rollout("b", 0)]).success_rate_interval!.method).toBe("wilson");

@@ -1,10 +1,11 @@
 import { readFileSync } from "node:fs";
+import { keyedUniform } from "@astra-rl/lm";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { statistics } from "../../src/evaluation/index.js";
 import {
   bootstrapMean,
-  clusteredWilsonInterval,
+  clusteredInterval,
   cohenKappa,
   exactMcNemar,
   logGamma,
@@ -40,30 +41,83 @@ function expectClose(actual: number, expected: number, tolerance = 1e-12): void 
 }
 
 describe("a share of items that come in groups", () => {
-  it("counts items that resemble each other as fewer", () => {
-    // Four groups of two, all or nothing: p = ½, Σ (h − 2p)² = 4, so the share's variance is 4/3 · 4/64 = 1/12, against
-    // ¼/8 = 1/32 of eight independent items: deff 8/3, as if there were 3 items.
-    const groups = [2, 2, 0, 0].map((successes) => ({ successes, trials: 2 }));
-    const z2 = 3.841458820694124;
-    const half = (Math.sqrt(z2) * Math.sqrt(1 / 12 + z2 / 36)) / (1 + z2 / 3);
-    const interval = clusteredWilsonInterval(groups)!;
-    expect(interval.estimate).toBe(0.5);
-    expect(interval.lower).toBeCloseTo(0.5 - half, 12);
-    expect(interval.upper).toBeCloseTo(0.5 + half, 12);
+  const of = (...successes: number[]) => successes.map((count) => ({ successes: count, trials: 8 }));
+
+  it("is a share of single items where each group has one, whatever their correlation", () => {
+    // The posterior is Beta(3 + 0.8, 9 + 0.8), of which the bounds are quantiles; the grid has 240 cells.
+    const groups = Array.from({ length: 12 }, (_, at) => ({ successes: at < 3 ? 1 : 0, trials: 1 }));
+    const { estimate, lower, upper } = clusteredInterval(groups)!;
+    expect(estimate).toBe(0.25);
+    expect(statistics.regularizedIncompleteBeta(lower, 3.8, 9.8)).toBeCloseTo(0.025, 3);
+    expect(statistics.regularizedIncompleteBeta(upper, 3.8, 9.8)).toBeCloseTo(0.975, 3);
   });
 
-  it("is Wilson's where groups tell nothing, and counts groups where all items agree", () => {
-    // Every group has its share of the successes: no variance between groups, deff is held at 1.
-    const even = Array.from({ length: 5 }, () => ({ successes: 1, trials: 2 }));
-    expect(clusteredWilsonInterval(even)).toEqual(wilsonInterval(5, 10));
-    const none = Array.from({ length: 20 }, () => ({ successes: 0, trials: 3 }));
-    expect(clusteredWilsonInterval(none)).toEqual(wilsonInterval(0, 20));
-    expect(clusteredWilsonInterval([...none, { successes: 0, trials: 0 }])).toEqual(wilsonInterval(0, 20));
-    const all = [{ successes: 3, trials: 3 }];
-    expect(clusteredWilsonInterval(all)).toEqual(wilsonInterval(1, 1));
-    expect(clusteredWilsonInterval([])).toBeNull();
-    expect(() => clusteredWilsonInterval([{ successes: 2, trials: 1 }])).toThrow("clusteredWilsonInterval");
+  it("is wider the more items of a group are alike", () => {
+    const width = (groups: ReturnType<typeof of>) => {
+      const { lower, upper } = clusteredInterval(groups)!;
+      return upper - lower;
+    };
+    const even = width(of(4, 4, 4, 4, 4, 4, 4, 4, 4, 4));
+    const some = width(of(2, 6, 3, 5, 4, 4, 1, 7, 4, 4));
+    const all = width(of(8, 0, 8, 0, 8, 0, 8, 0, 8, 0));
+    expect(even).toBeLessThan(some);
+    expect(some).toBeLessThan(all);
+    // All or nothing: hardly more than ten items.
+    const ten = wilsonInterval(5, 10)!;
+    expect(all).toBeGreaterThan(0.9 * (ten.upper - ten.lower));
   });
+
+  it("ends at 0 and 1 where all items agree, and does not depend on empty groups or on the order", () => {
+    const none = clusteredInterval(of(0, 0, 0, 0, 0, 0, 0, 0))!;
+    expect([none.estimate, none.lower]).toEqual([0, 0]);
+    // Between the bounds of 64 and of 8 independent items.
+    expect(none.upper).toBeGreaterThan(wilsonInterval(0, 64)!.upper);
+    expect(none.upper).toBeLessThan(wilsonInterval(0, 8)!.upper + 0.1);
+    const whole = clusteredInterval(of(8, 8, 8, 8, 8, 8, 8, 8))!;
+    expect([whole.estimate, whole.upper]).toEqual([1, 1]);
+    expect(whole.lower).toBeCloseTo(1 - none.upper, 10);
+    const some = of(1, 2, 3, 4, 5, 6, 7, 0);
+    const again = clusteredInterval([...some.toReversed(), { successes: 0, trials: 0 }])!;
+    expect(again.lower).toBeCloseTo(clusteredInterval(some)!.lower, 12);
+  });
+
+  it("is not told of fewer than 8 groups", () => {
+    expect(clusteredInterval(of(1, 2, 3, 4, 5, 6, 7))).toBeNull();
+    expect(clusteredInterval([])).toBeNull();
+    expect(() => clusteredInterval([{ successes: 2, trials: 1 }])).toThrow("clusteredInterval");
+  });
+
+  it.each([
+    [8, 0.05, 0.2],
+    [16, 0.05, 0.5],
+    [16, 0.2, 0.5],
+    [32, 0.05, 0.2],
+    [64, 0.05, 0.5],
+  ])(
+    "covers %i prompts of 8 rollouts at a rate of %d and a correlation of %d",
+    (groups, rate, correlation) => {
+      const size = (1 - correlation) / correlation;
+      const rounds = 300;
+      let covered = 0;
+      for (let round = 0; round < rounds; round++) {
+        const found = Array.from({ length: groups }, (_, group) => {
+          // A Pólya urn draws from the beta-binomial distribution.
+          let [red, white] = [rate * size, (1 - rate) * size];
+          for (let draw = 0; draw < 8; draw++) {
+            const key = { seed: 0, stream: "coverage", episode: round, node: group };
+            if (keyedUniform(key, draw) * (red + white) < red) red++;
+            else white++;
+          }
+          return { successes: Math.round(red - rate * size), trials: 8 };
+        });
+        const { lower, upper } = clusteredInterval(found)!;
+        if (lower <= rate && rate <= upper) covered++;
+      }
+      // 95 % with a standard error of 1.3 %.
+      expect(covered / rounds).toBeGreaterThan(0.915);
+      expect(covered / rounds).toBeLessThanOrEqual(0.99);
+    },
+  );
 });
 
 describe("distributions agree with mpmath", () => {
@@ -260,23 +314,31 @@ describe("resampling", () => {
   });
 });
 
-describe("the interquartile mean", () => {
-  it("leaves out a quarter at each end, rounded down", () => {
-    expect(statistics.interquartileMean([5, 1, 100, 3])).toBe(4);
-    expect(statistics.interquartileMean([1, 2, 90])).toBe(31);
-    // scipy.stats.trim_mean([9, 1, 7, 3, 100, 5, 2, 8, 4], 0.25) of SciPy 1.17.1
-    expect(statistics.interquartileMean([9, 1, 7, 3, 100, 5, 2, 8, 4])).toBeCloseTo(5.4, 12);
-    expect(statistics.interquartileMean([])).toBeNaN();
+describe("figures of several seeds", () => {
+  it("have the mean with Student's t interval", () => {
+    // s = 2, t(2) at 0.975 = 4.30265272974946, so that the half-width is 4.3027 · 2 / √3.
+    const { estimate, lower, upper } = statistics.seedInterval([1, 3, 5])!;
+    expect(estimate).toBe(3);
+    expect(upper).toBeCloseTo(3 + (4.30265272974946 * 2) / Math.sqrt(3), 10);
+    expect(lower).toBeCloseTo(3 - (4.30265272974946 * 2) / Math.sqrt(3), 10);
   });
 
-  it("has a bootstrap interval, and moves less than the mean where one value is far off", () => {
-    const values = [0.5, 0.52, 0.48, 0.51, 0.49, 0.5, 0.53, 0.47];
-    const off = [...values.slice(0, -1), 9];
-    const options = { seed: 1, resamples: 2000 };
-    const { estimate, lower, upper } = statistics.bootstrapInterquartileMean(values, options)!;
-    expect([lower <= estimate && estimate <= upper, upper - lower < 0.05]).toEqual([true, true]);
-    expect(statistics.interquartileMean(off) - estimate).toBeLessThan(0.02);
-    expect(statistics.bootstrapMean(off, options)!.estimate).toBeGreaterThan(1.5);
-    expect(statistics.bootstrapInterquartileMean([1], options)).toBeNull();
+  it("are too few below three, and have no spread to judge by where they are equal", () => {
+    expect(statistics.seedInterval([1, 3])).toBeNull();
+    expect(statistics.seedInterval([0, 0, 0, 0])).toBeNull();
+  });
+
+  it.each([3, 4, 5, 7, 10])("cover the mean with %i seeds", (seeds) => {
+    const rounds = 2000;
+    let covered = 0;
+    for (let round = 0; round < rounds; round++) {
+      const values = Array.from({ length: seeds }, (_, at) =>
+        statistics.normalQuantile(keyedUniform({ seed: 1, stream: "seeds", episode: round, node: 0 }, at)),
+      );
+      const { lower, upper } = statistics.seedInterval(values)!;
+      if (lower <= 0 && 0 <= upper) covered++;
+    }
+    expect(covered / rounds).toBeGreaterThan(0.935);
+    expect(covered / rounds).toBeLessThan(0.965);
   });
 });

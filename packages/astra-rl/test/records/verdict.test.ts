@@ -90,7 +90,7 @@ describe("a measurement that has not shown that it can find harm", () => {
     ["all but one response unfinished", { endedByLength: 63 }, []],
     ["hexadecimal numbers as prompts", { promptsWithoutWords: 9 }, ["prompts-without-words"]],
     ["prompts of training", { promptsOfTraining: 1 }, ["prompts-of-training"]],
-    ["no scorer", { isJudged: false, undecided: 16, scoredTexts: 0 }, ["not-judged"]],
+    ["no scorer", { isJudged: false, undecided: 16, scoredTexts: 0, cutTexts: 0 }, ["not-judged"]],
     ["a failed turn in most of the rollouts", { failed: 16, undecided: 9 }, ["undecided-rollouts"]],
     ["a failed turn in half of them", { failed: 8, undecided: 8 }, []],
   ])("%s", (_, change, rules) => {

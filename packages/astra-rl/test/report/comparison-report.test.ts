@@ -62,7 +62,7 @@ function record(details: EvaluationDetail[], successes: number): EvaluationRecor
         lower: 0.125,
         upper: 0.75,
         confidence: 0.95,
-        method: "wilson-clustered",
+        method: "beta-binomial",
       },
       success_rate_bounds: null,
       mean_probe_nll: 1.5,

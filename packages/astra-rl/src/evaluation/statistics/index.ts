@@ -15,9 +15,9 @@ export {
   type JudgedTotal,
 } from "./corrected-rate.js";
 export type { Interval } from "./interval.js";
-export { mean, meanInterval, standardDeviation } from "./mean.js";
+export { mean, meanInterval, seedInterval, standardDeviation } from "./mean.js";
+export { clusteredInterval, FEWEST_GROUPS, type Group } from "./clustered-proportion.js";
 export {
-  clusteredWilsonInterval,
   cohenKappa,
   exactMcNemar,
   exactUpperBound,
@@ -28,9 +28,7 @@ export {
   type PairedCounts,
 } from "./proportion.js";
 export {
-  bootstrapInterquartileMean,
   bootstrapMean,
-  interquartileMean,
   pairedBootstrap,
   pairedPermutation,
   quantile,

@@ -14,7 +14,6 @@ export function wilsonInterval(successes: number, trials: number, confidence = 0
   return trials === 0 ? null : wilson(successes / trials, trials, confidence);
 }
 
-/** @param trials need not be an integer */
 function wilson(share: number, trials: number, confidence: number): Interval {
   const z = normalQuantile(0.5 + confidence / 2);
   const denominator = 1 + (z * z) / trials;
@@ -27,33 +26,6 @@ function wilson(share: number, trials: number, confidence: number): Interval {
     lower: share === 0 ? 0 : Math.max(0, center - half),
     upper: share === 1 ? 1 : Math.min(1, center + half),
   };
-}
-
-/**
- * Wilson's interval for clustered items, such as the probes of rollouts: items of one group are correlated, so the
- * effective sample size is n / deff (L. Kish, Survey Sampling, 1965). deff is the variance of the share over groups
- * (the linearised one of a ratio, K / (K − 1) · Σ (successes − share · size)² / n²) against p (1 − p) / n. It is at
- * least 1; at shares of 0 and 1, where the observed variance is 0, each group counts as one item.
- *
- * Returns null for no items.
- */
-export function clusteredWilsonInterval(
-  groups: readonly { successes: number; trials: number }[],
-  confidence = 0.95,
-): Interval | null {
-  requireConfidence("clusteredWilsonInterval", confidence);
-  for (const { successes, trials } of groups) requireCounts("clusteredWilsonInterval", successes, trials);
-  const filled = groups.filter(({ trials }) => trials > 0);
-  const trials = filled.reduce((sum, group) => sum + group.trials, 0);
-  const successes = filled.reduce((sum, group) => sum + group.successes, 0);
-  if (trials === 0) return null;
-  const share = successes / trials;
-  const count = filled.length;
-  if (successes === 0 || successes === trials || count === 1) return wilson(share, count, confidence);
-  const squares = filled.reduce((sum, group) => sum + (group.successes - share * group.trials) ** 2, 0);
-  const clustered = ((count / (count - 1)) * squares) / trials ** 2;
-  const effect = Math.max(1, clustered / ((share * (1 - share)) / trials));
-  return wilson(share, trials / effect, confidence);
 }
 
 /**
@@ -171,7 +143,7 @@ export function newcombePairedDifference(counts: PairedCounts, confidence = 0.95
   };
 }
 
-function requireCounts(where: string, part: number, whole: number): void {
+export function requireCounts(where: string, part: number, whole: number): void {
   if (!Number.isSafeInteger(part) || !Number.isSafeInteger(whole) || part < 0 || part > whole) {
     throw new UsageError(
       `${where}: counts must be whole numbers with 0 ≤ part ≤ whole, got ${part} of ${whole}`,

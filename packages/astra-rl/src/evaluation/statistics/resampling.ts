@@ -24,22 +24,6 @@ export interface BootstrapOptions extends ResamplingOptions {
 export const bootstrapMean = (values: readonly number[], options: BootstrapOptions): Interval | null =>
   bootstrap("bootstrapMean", values, mean, options);
 
-/**
- * The mean of the middle half of the values: a quarter, rounded down, is left out at each end. For figures of several
- * seeds, of which one may be far off (Agarwal et al., NeurIPS 2021, arXiv 2108.13264). NaN for no values.
- */
-export function interquartileMean(values: readonly number[]): number {
-  const sorted = [...values].sort((a, b) => a - b);
-  const cut = Math.floor(sorted.length / 4);
-  return mean(sorted.slice(cut, sorted.length - cut));
-}
-
-/** The same bootstrap of the interquartile mean. */
-export const bootstrapInterquartileMean = (
-  values: readonly number[],
-  options: BootstrapOptions,
-): Interval | null => bootstrap("bootstrapInterquartileMean", values, interquartileMean, options);
-
 function bootstrap(
   where: string,
   values: readonly number[],
