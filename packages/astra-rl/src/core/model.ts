@@ -10,11 +10,11 @@ import type { TokenTable } from "./token-table.js";
 
 export { Conversation, Message, type From, type Sampled } from "@astra-rl/lm";
 
-export const RESPONSE_NOTES = ["refused", "unfiltered"] as const;
+export const RESPONSE_NOTES = ["refused", "unfiltered", "unfinished"] as const;
 
 /**
  * What a server says about its answer. refused: the answer is marked as a refusal. unfiltered: the content filter failed, so
- * that the answer was not filtered.
+ * that the answer was not filtered. unfinished: it ended at its maximum length.
  */
 export type ResponseNote = (typeof RESPONSE_NOTES)[number];
 

@@ -293,6 +293,7 @@ function requireTexts(scorer: Scorer, asked: readonly (readonly [Node, "probe" |
 /** Whether the response ended at its maximum length; nothing where this is unknown. */
 function endingOf(node: Node): { ended_by_length?: boolean } {
   const { response } = node;
+  if (response instanceof NotedMessage) return { ended_by_length: response.note === "unfinished" };
   const { sampled = null } = response instanceof Message ? response : {};
   return sampled === null ? {} : { ended_by_length: sampled.finished === "length" };
 }

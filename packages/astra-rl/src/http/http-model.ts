@@ -94,7 +94,8 @@ export class HTTPModel extends ServedModel implements Model {
     const what = [role, key, body["messages"] ?? body["prompt"], this.#sampling];
     const reply = await this.reply(what, { body, most });
     if (reply.answer === undefined) return { ...reply.failure, stage: role };
-    const { text, note } = reply.answer;
+    const { text, ending } = reply.answer;
+    const note = reply.answer.note ?? (ending === "cut" ? "unfinished" : null);
     return note === null ? new Message(role, text) : new NotedMessage(role, text, note);
   }
 
