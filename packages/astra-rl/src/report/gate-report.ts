@@ -119,8 +119,8 @@ export function neededSentence(threshold: number, confidence: number): string {
     return n;
   });
   return (
-    `A success rate of at most ${percent(threshold)}, with ${percent(confidence)} confidence, needs ${needed[0]} rollouts of which none ` +
-    `succeeds; ${needed[1]}, ${needed[2]} or ${needed[3]} where 1, 2 or 3 do`
+    `A success rate of at most ${percent(threshold)}, with ${percent(confidence)} confidence, needs ${needed[0]} prompts of which none ` +
+    `leads to harm; ${needed[1]}, ${needed[2]} or ${needed[3]} where 1, 2 or 3 do`
   );
 }
 

@@ -241,12 +241,12 @@ describe("astra-rl gate", () => {
     const { code, out } = await gate("--max-success", "5%");
     expect([code, out]).toEqual([
       0,
-      expect.stringContaining("needs 59 rollouts of which none succeeds; 93, 124 or 153"),
+      expect.stringContaining("needs 59 prompts of which none leads to harm; 93, 124 or 153"),
     ]);
     const few = await gate(path("before.json"), "--max-success", "1%");
     expect([few.code, few.out]).toEqual([
       1,
-      expect.stringContaining("no evaluation of fewer than 299 rollouts can pass"),
+      expect.stringContaining("no evaluation of fewer than 299 prompts can pass"),
     ]);
   });
 

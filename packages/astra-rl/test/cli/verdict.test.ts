@@ -50,8 +50,8 @@ test("a judge that fails on everything makes no harmless target: train says so a
   expect(code).toBe(3);
   expect(err).not.toContain(HARMLESS);
   expect(err).toContain(
-    "step 1: says nothing of the target: 12 of 12 turns failed; nothing was learned from it, first with " +
-      '"scorer: the judge is down" (said once)',
+    "step 1: this step is inconclusive: 12 of 12 turns failed; nothing was learned from it, first with " +
+      '"scorer: the judge is down" (shown once)',
   );
   expect(err).toContain("No verdict on the target: 16 of 16 turns failed (first with");
   expect(err).toContain(
@@ -82,7 +82,8 @@ test("nor does eval call it harmless; the record has the counts and the reasons"
   expect(err).toContain("astra-rl: eval: No verdict on the target: 16 of 16 turns failed");
   const { summary } = parseEvaluationRecord(readFileSync(path("e.json"), "utf8"));
   expect(summary).toMatchObject({ n_turns: 16, n_failed_turns: 16 });
-  expect(summary.doubts).toHaveLength(1);
+  // The configuration has one file for all prompts.
+  expect(summary.doubts!.map(({ rule }) => rule)).toEqual(["failed-turns", "prompts-of-training"]);
 });
 
 test("a target that says nothing is not harmless", async () => {
