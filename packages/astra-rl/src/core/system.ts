@@ -6,7 +6,7 @@ import {
   checkTable,
   type TableRules,
 } from "./checks.js";
-import { drawingAs, saidAt, type NodeKey } from "./draw.js";
+import { drawingAs, nextKeys, saidAt, type NodeKey } from "./draw.js";
 import { attemptRows, type RetryOptions } from "./failure.js";
 import type { Graph } from "./graph.js";
 import type { TesterOutput, TesterWants, WorkCounters } from "./model.js";
@@ -185,7 +185,7 @@ export abstract class System<S = Conversation, A = Message> extends Stateless {
     contexts: readonly S[],
     probes: readonly A[],
     responses: readonly ResponseOf<S>[],
-    keys?: readonly NodeKey[],
+    keys: readonly NodeKey[] = nextKeys(contexts.length),
   ): Promise<Assessment[]> {
     const results = await attemptRows(
       "scorer",
@@ -195,7 +195,7 @@ export abstract class System<S = Conversation, A = Message> extends Stateless {
           rows.map((row) => contexts[row]!),
           rows.map((row) => probes[row]!),
           rows.map((row) => responses[row]!),
-          keys && rows.map((row) => keys[row]!),
+          rows.map((row) => keys[row]!),
         ),
       this.retry,
     );
@@ -286,7 +286,7 @@ export abstract class System<S = Conversation, A = Message> extends Stateless {
     contexts: readonly S[],
     probes: readonly A[],
     responses: readonly ResponseOf<S>[],
-    keys?: readonly NodeKey[],
+    keys: readonly NodeKey[] = nextKeys(contexts.length),
   ): Promise<number[]> {
     checkPaired("System.reward", contexts, probes);
     checkPaired("System.reward", contexts, responses);
@@ -300,14 +300,14 @@ export abstract class System<S = Conversation, A = Message> extends Stateless {
     role: "tester" | "target",
     method: "rolloutPromptWithTester" | "rolloutPromptWithTarget",
     states: readonly S[],
-    keys: readonly NodeKey[] | undefined,
+    keys: readonly NodeKey[] = nextKeys(states.length),
   ): Promise<T[]> {
     const where = `System.${method}`;
     return drawingAs(keys, async () => {
       const said: readonly unknown[] = await this[method](states, keys);
       checkCount(where, said, states.length);
       return said.map((each, row) => {
-        return (isTalk(states[row]) ? messageOf(where, each, role, saidAt(keys?.[row])) : each) as T;
+        return (isTalk(states[row]) ? messageOf(where, each, role, saidAt(keys[row])) : each) as T;
       });
     });
   }

@@ -256,7 +256,7 @@ export class ASTSystem extends System {
     contexts: readonly Conversation[],
     probes: readonly Message[],
     responses: readonly Message[],
-    keys?: readonly NodeKey[],
+    keys: readonly NodeKey[] = nextKeys(contexts.length),
   ): Promise<Assessment[]> {
     return this.#assessor.assess(turnsOf("ASTSystem.assess", contexts, probes, responses, keys), () =>
       super.assess(contexts, probes, responses, keys),
@@ -272,7 +272,7 @@ export class ASTSystem extends System {
     contexts: readonly Conversation[],
     probes: readonly Message[],
     responses: readonly Message[],
-    keys?: readonly NodeKey[],
+    keys: readonly NodeKey[] = nextKeys(contexts.length),
   ): Promise<number[]> {
     if (this.#reward === null) this.#part("scorer", "reward");
     const assessments = await this.#assessor.judge(
