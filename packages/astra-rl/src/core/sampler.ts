@@ -41,32 +41,20 @@ export abstract class Sampler<S = Conversation, A = Message> {
    * to that episode.
    */
   #drawOverrides(): void {
-    const base = Sampler.prototype;
-    const { rollout, rolloutMany, evalRollout, evalRolloutMany } = this;
-    if (rollout !== base.rollout) {
-      this.rollout = async (start = this.#ownNext()) => {
-        const episodes = isEpisodeSeed(start) ? [start] : [];
-        return this.#drawing(episodes, "train", () => rollout.call(this, start));
+    for (const name of ["rollout", "rolloutMany", "evalRollout", "evalRolloutMany"] as const) {
+      if (!overrides(this, Sampler.prototype, name)) continue;
+      type Method = (start: unknown, options?: EvalRolloutOptions) => Promise<unknown>;
+      const method = (this as unknown as Record<typeof name, Method>)[name];
+      const value = async (given: unknown, options?: EvalRolloutOptions): Promise<unknown> => {
+        const isMany = name.endsWith("Many");
+        if (isMany) requireList(`${this.constructor.name}.${name}`, "starts", given);
+        const start = given === undefined ? this.#ownNext() : given;
+        const starts = isMany ? (start as readonly unknown[]) : start === undefined ? [] : [start];
+        const episodes = starts.map((each) => episodeOf(each, options));
+        const purpose = name.startsWith("eval") ? "evaluate" : "train";
+        return this.#drawing(episodes, purpose, () => method.call(this, start, options));
       };
-    }
-    if (rolloutMany !== base.rolloutMany) {
-      this.rolloutMany = async (starts) => {
-        requireList(`${this.constructor.name}.rolloutMany`, "starts", starts);
-        return this.#drawing(starts, "train", () => rolloutMany.call(this, starts));
-      };
-    }
-    if (evalRollout !== base.evalRollout) {
-      this.evalRollout = async (start = this.#ownNext(), options = {}) => {
-        const episodes = start === undefined ? [] : [episodeOf(start, options)];
-        return this.#drawing(episodes, "evaluate", () => evalRollout.call(this, start, options));
-      };
-    }
-    if (evalRolloutMany !== base.evalRolloutMany) {
-      this.evalRolloutMany = async (starts, options = {}) => {
-        requireList(`${this.constructor.name}.evalRolloutMany`, "starts", starts);
-        const episodes = starts.map((start) => episodeOf(start, options));
-        return this.#drawing(episodes, "evaluate", () => evalRolloutMany.call(this, starts, options));
-      };
+      Object.defineProperty(this, name, { value, writable: true, configurable: true });
     }
   }
 
@@ -235,7 +223,7 @@ export const EPISODES_ONLY =
   "{ seed, episode }; null for those of the seed), or implement evalRollout, which is given the prompt";
 
 /** The episode of an evaluation: a start that is a prompt has that of the options. */
-function episodeOf(start: unknown, { seed = 0, episode = 0 }: EvalRolloutOptions): EpisodeSeed {
+function episodeOf(start: unknown, { seed = 0, episode = 0 }: EvalRolloutOptions = {}): EpisodeSeed {
   return isEpisodeSeed(start) ? start : { seed, episode };
 }
 

@@ -12,7 +12,14 @@ import {
 import { ASTSystem } from "./ast-system.js";
 import { foreignBaseline } from "./system-checks.js";
 import type { ASTSystemOptions, SystemParts } from "./system-parts.js";
-import { checkHFOptions, isModel, loadHFSystem, sourceOf, type HFSystemOptions } from "./hf-parts.js";
+import {
+  checkHFOptions,
+  isModel,
+  loadHFSystem,
+  requireModels,
+  sourceOf,
+  type HFSystemOptions,
+} from "./hf-parts.js";
 
 export interface HFASTSystemOptions extends HFSystemOptions {
   /** Frozen reference for the tester. Default: the tester's initial checkpoint. */
@@ -50,6 +57,7 @@ export class HFASTSystem extends ASTSystem {
 
   /** Most callers use `load`. */
   constructor(parts: HFParts, options: ASTSystemOptions = {}) {
+    requireModels(new.target.name, parts);
     super(parts, options);
   }
 

@@ -2,7 +2,7 @@ import type { Model, Tester } from "../core/index.js";
 import { FrozenWeights } from "../tester/index.js";
 import { ASTSystem } from "./ast-system.js";
 import type { ASTSystemOptions, SystemParts } from "./system-parts.js";
-import { checkHFOptions, isModel, loadHFSystem, type HFSystemOptions } from "./hf-parts.js";
+import { checkHFOptions, isModel, loadHFSystem, requireModels, type HFSystemOptions } from "./hf-parts.js";
 
 export type HFEvaluationSystemOptions = HFSystemOptions;
 
@@ -21,6 +21,7 @@ export class HFEvaluationSystem extends ASTSystem {
 
   /** Most callers use `load`. */
   constructor(parts: HFEvaluationParts, options: ASTSystemOptions = {}) {
+    requireModels(new.target.name, parts);
     super(parts, options);
   }
 

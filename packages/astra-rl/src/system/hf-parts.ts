@@ -12,7 +12,7 @@ import {
   type ModelShelfOptions,
   type ModelSource,
 } from "../models/index.js";
-import { parseOptions } from "../options/index.js";
+import { hasMethods, parseOptions } from "../options/index.js";
 import type { Reward } from "../reward/index.js";
 import { LocalTester, type LocalTesterOptions, type TesterWeights } from "../tester/index.js";
 import { systemOptions, type ASTSystemOptions } from "./system-parts.js";
@@ -193,6 +193,22 @@ export async function loadHFSystem<S>(
     const names = Object.keys(systemOptions.shape) as (keyof ASTSystemOptions)[];
     return new System(parts as never, Object.fromEntries(names.map((name) => [name, given[name]])));
   });
+}
+
+/**
+ * Refuses what belongs to `load` in a constructor, whose parts are loaded models.
+ *
+ * @throws UsageError that says what to write
+ */
+export function requireModels(where: string, parts: unknown): void {
+  const { tester, target } = (parts ?? {}) as { tester?: unknown; target?: unknown };
+  const missing = [tester, target].find((part) => !hasMethods(part, ["generate"]));
+  if (hasMethods(tester, ["generate"]) && hasMethods(target, ["generate"])) return;
+  const given = typeof parts === "object" && parts !== null ? missing : parts;
+  throw new UsageError(
+    `${where}: needs models that are loaded, got ${describeValue(given)}; write ` +
+      `await ${where}.load({ tester, target, scorer })`,
+  );
 }
 
 /** Whether it is a model already, rather than what one is loaded from. */
