@@ -11,8 +11,10 @@ import { attemptRows, type RetryOptions } from "./failure.js";
 import type { Graph } from "./graph.js";
 import type { TesterOutput, TesterWants, WorkCounters } from "./model.js";
 import type { Assessment, ResponseOf } from "./node.js";
+import { loadParameters, saveParameters } from "./parameters-file.js";
 import { Stateless } from "./state.js";
 import type { TokenTable } from "./token-table.js";
+import { overrides } from "./twins.js";
 import { Conversation, conversationOf, messageOf, type Message } from "@astra-rl/lm";
 import { isGradEnabled, UsageError, type Tensor } from "@astra-rl/torch";
 
@@ -57,9 +59,7 @@ export abstract class System<S = Conversation, A = Message> extends Stateless {
     keys?: readonly NodeKey[],
   ): Promise<readonly Returned<ResponseOf<S>>[]>;
 
-  /**
-   * log P_tester of each continuation token after its context, with a gradient into `parameters()`.
-   */
+  /** log P_tester of each continuation token after its context, with a gradient into `parameters()`. */
   abstract getTesterLogprobs(contexts: readonly S[], continuations: readonly A[]): Promise<TokenTable>;
 
   /**
@@ -135,6 +135,21 @@ export abstract class System<S = Conversation, A = Message> extends Stateless {
       "tells no values; load an HFASTSystem with valueHead: true, give an ASTSystem a tester with a value head, or write a " +
       "method value (see ValueFunctionSystem)"
     );
+  }
+
+  /** Whether `saveTester` writes a tester in a format of its own, which other tools may load; false for the default. */
+  get storesTester(): boolean {
+    return overrides(this, System.prototype, "saveTester");
+  }
+
+  /** Saves what is trained, to a folder that does not exist yet. Default: `parameters()`, for this system alone. */
+  async saveTester(folder: string): Promise<void> {
+    saveParameters(this.parameters(), folder);
+  }
+
+  /** Copies what `saveTester` wrote into the existing parameters, bit for bit. Override both or neither. */
+  async restoreTester(folder: string): Promise<void> {
+    loadParameters(this.parameters(), folder);
   }
 
   /** Called after each optimizer step, to refresh copies of the tester's weights. */
@@ -367,7 +382,7 @@ export function requireNeeds<S, A>(system: System<S, A>, needs: readonly SystemN
   }
 }
 
-const NEEDED: Readonly<Record<SystemNeed, string>> = {
+const NEEDED = {
   baseline: "a baseline",
   values: "a system that tells values",
   entropy: "the entropy of the tester",

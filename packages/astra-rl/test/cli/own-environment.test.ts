@@ -24,9 +24,6 @@ export class Letters extends BigramSystem {
   startFrom(prompt) {
     return this.start + prompt;
   }
-  saveTester() { throw new Error("not here"); }
-  get storesTester() { return false; }
-  restoreTester() { throw new Error("not here"); }
 }
 
 export class Counting extends ASTEvaluator {
