@@ -1,9 +1,11 @@
 import { describe, expect, it } from "vitest";
 import {
+  Adagrad,
   Adam,
   AdamW,
   createOptimizer,
   optimizerNames,
+  RMSprop,
   scope,
   SGD,
   tensor,
@@ -41,6 +43,21 @@ describe("createOptimizer", () => {
       );
     },
   );
+});
+
+describe("a second argument that is no object", () => {
+  const classes = { adam: Adam, adamw: AdamW, sgd: SGD, rmsprop: RMSprop, adagrad: Adagrad };
+
+  it.each(optimizerNames)("of %s is refused, with what to write: PyTorch's is the learning rate", (name) => {
+    const parameters = () => [tensor([1, 2], { requiresGrad: true })];
+    const given = (options: unknown) =>
+      scope(() => refusal(() => new classes[name](parameters(), options as never)));
+    const rule = `${name}: the second argument must be an object of options, got`;
+    expect(given(1e-5)).toBe(`${rule} 0.00001; write { learningRate: 0.00001 }`);
+    expect(given("1e-5")).toBe(`${rule} "1e-5"; write { learningRate: … }`);
+    expect(given(null)).toBe(`${rule} null; write { learningRate: … }`);
+    expect(given([1e-5])).toContain(rule);
+  });
 });
 
 describe("hyper-parameters out of range", () => {

@@ -1,5 +1,5 @@
 import { AsyncLocalStorage } from "node:async_hooks";
-import type { Message } from "@astra-rl/lm";
+import { keyedUniform, type Message } from "@astra-rl/lm";
 import { FailedMessage } from "./failure.js";
 
 /**
@@ -31,46 +31,69 @@ export function isEpisodeSeed(start: unknown): start is EpisodeSeed {
 
 /** Source of draws for calls without keys. */
 interface Draws {
-  /** Keys of the rows of the call in progress; empty for an episode, whose calls may have any number of rows. */
-  readonly keys: readonly NodeKey[];
-  readonly seed: number;
-  readonly episode: number;
-  readonly purpose: Purpose;
+  /** Keys of the nodes in progress, one for each row of a call for all of them. */
+  readonly keys: readonly [NodeKey, ...NodeKey[]];
   /** Number of calls without keys so far. */
   calls: number;
+  /** Number of draws that belong to no node in progress so far. */
+  others: number;
   /** Messages generated in the call in progress, each with its node. */
   readonly said: { key: NodeKey; message: Message }[];
 }
 
+const drawsOf = (keys: Draws["keys"]): Draws => ({ keys, calls: 0, others: 0, said: [] });
+
+/** The only state of calls without keys: rollouts that run at once, or one in another, do not share their draws. */
 const progress = new AsyncLocalStorage<Draws>();
 /** For calls outside of any episode. */
-const elsewhere: Draws = { keys: [], seed: 0, episode: 0, purpose: "train", calls: 0, said: [] };
+const elsewhere = drawsOf([{ seed: 0, episode: 0, node: 0 }]);
 
-/** Runs `call`; calls without keys inside it use the draws of these rows. */
-export function drawingAs<T>(keys: readonly NodeKey[] | undefined, call: () => Promise<T>): Promise<T> {
-  // Without keys, the enclosing call's draws apply.
-  if (keys === undefined || keys.length === 0) return call();
-  const { seed, episode, purpose = "train" } = keys[0]!;
-  return progress.run({ keys, seed, episode, purpose, calls: 0, said: [] }, call);
+/** Runs `call`; calls without keys inside it use the draws of these nodes. */
+export function drawingAs<T>(keys: readonly NodeKey[], call: () => Promise<T>): Promise<T> {
+  const [first, ...others] = keys;
+  return first === undefined ? call() : progress.run(drawsOf([first, ...others]), call);
 }
 
-/** Runs `call`; calls without keys inside it take the episode's draws in sequence. */
-export function drawingFrom<T>(start: EpisodeSeed, purpose: Purpose, call: () => Promise<T>): Promise<T> {
-  const { seed, episode } = typeof start === "number" ? { seed: start, episode: 0 } : start;
-  return progress.run({ keys: [], seed, episode, purpose, calls: 0, said: [] }, call);
+/**
+ * Runs `call`; calls without keys inside it take the draws of this episode in sequence. Where several episodes grow
+ * together, these are the first one's, so that the same episodes give the same graphs. What an evaluation grows is for
+ * the evaluation.
+ */
+export function drawingFrom<T>(
+  starts: readonly EpisodeSeed[],
+  purpose: Purpose,
+  call: () => Promise<T>,
+): Promise<T> {
+  const isInEvaluation = progress.getStore()?.keys[0].purpose === "evaluate";
+  const first = starts.slice(0, 1).map((start): NodeKey => {
+    const { seed, episode } = typeof start === "number" ? { seed: start, episode: 0 } : start;
+    return { seed, episode, node: 0, purpose: isInEvaluation ? "evaluate" : purpose };
+  });
+  return drawingAs(first, call);
 }
 
-/** Keys for a call without keys: the next unused draws. */
+/**
+ * Keys for a call without keys, which has `rows` rows: those of the nodes in progress if it has one row for each, with
+ * other draws each time; else draws of the first of them that no other call takes.
+ */
 export function nextKeys(rows: number): NodeKey[] {
   const draws = progress.getStore() ?? elsewhere;
-  const { keys, seed, episode, purpose } = draws;
-  // The first call takes the keys of the rows in progress if it has as many rows; any other call gets fresh draws.
-  const draw = -draws.calls++;
-  if (keys.length === rows && draw === 0) return [...keys];
-  return Array.from({ length: rows }, (_, row): NodeKey => {
-    if (keys.length === rows) return { ...keys[row]!, draw: draw - (keys[row]!.draw ?? 0) };
-    return { seed, episode, node: row, draw: draw - 1, purpose };
-  });
+  const { keys } = draws;
+  if (keys.length === rows) {
+    const call = draws.calls++;
+    // The first call is the one that the keys name.
+    return keys.map((key) => (call === 0 ? key : { ...key, draw: furtherDraw(key, call, 0) }));
+  }
+  return Array.from({ length: rows }, () => ({ ...keys[0], draw: furtherDraw(keys[0], draws.others++, 1) }));
+}
+
+/**
+ * A draw that nothing else takes: negative, since the draws that callers name are not. A hash, so that a call inside of
+ * a call that was itself without keys takes none of the outer one's.
+ */
+function furtherDraw({ draw = 0 }: NodeKey, call: number, kind: number): number {
+  const key = { seed: draw, stream: "further draws", episode: call, node: kind };
+  return -1 - Math.floor(keyedUniform(key, 0) * Number.MAX_SAFE_INTEGER);
 }
 
 /** Records messages generated in the call in progress, for `saidAt`. */

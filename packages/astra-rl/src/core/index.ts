@@ -22,5 +22,13 @@ export * from "./system.js";
 export * from "./together.js";
 export * from "./token-table.js";
 export * from "./within.js";
-export { isEpisodeSeed, nextKeys, noteSaid, type EpisodeSeed, type NodeKey, type Purpose } from "./draw.js";
+export {
+  drawingAs,
+  isEpisodeSeed,
+  nextKeys,
+  noteSaid,
+  type EpisodeSeed,
+  type NodeKey,
+  type Purpose,
+} from "./draw.js";
 export { overrides } from "./twins.js";

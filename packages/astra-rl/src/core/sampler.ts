@@ -33,6 +33,34 @@ export abstract class Sampler<S = Conversation, A = Message> {
   constructor(readonly system: System<S, A>) {
     refuseTwins(this, "rollout", "rolloutMany", "grow");
     refuseTwins(this, "evalRollout", "evalRolloutMany", "growEvaluation");
+    this.#drawOverrides();
+  }
+
+  /**
+   * An override takes its draws from its start, too, where it is called directly: calls without keys inside it belong
+   * to that episode.
+   */
+  #drawOverrides(): void {
+    for (const name of ["rollout", "rolloutMany", "evalRollout", "evalRolloutMany"] as const) {
+      if (!overrides(this, Sampler.prototype, name)) continue;
+      type Method = (start: unknown, options?: EvalRolloutOptions) => Promise<unknown>;
+      const method = (this as unknown as Record<typeof name, Method>)[name];
+      const value = async (given: unknown, options?: EvalRolloutOptions): Promise<unknown> => {
+        const isMany = name.endsWith("Many");
+        if (isMany) requireList(`${this.constructor.name}.${name}`, "starts", given);
+        const start = given === undefined ? this.#ownNext() : given;
+        const starts = isMany ? (start as readonly unknown[]) : start === undefined ? [] : [start];
+        const episodes = starts.map((each) => episodeOf(each, options));
+        const purpose = name.startsWith("eval") ? "evaluate" : "train";
+        return this.#drawing(episodes, purpose, () => method.call(this, start, options));
+      };
+      Object.defineProperty(this, name, { value, writable: true, configurable: true });
+    }
+  }
+
+  /** Undefined for a sampler without a sequence of its own: an override may have another default. */
+  #ownNext(): EpisodeSeed | undefined {
+    return overrides(this, Sampler.prototype, "nextEpisode") ? this.nextEpisode() : undefined;
   }
 
   /**
@@ -45,14 +73,16 @@ export abstract class Sampler<S = Conversation, A = Message> {
     const isOverridden = overrides(this, Sampler.prototype, "rolloutMany");
     const [graph] = isOverridden
       ? await this.rolloutMany([start])
-      : await this.#released(() => this.grow([start]));
+      : await this.#drawing([start], "train", () => this.grow([start]));
     return graph!;
   }
 
   /** `rollout` for several episodes. Batching must not change any of them. */
   async rolloutMany(starts: readonly EpisodeSeed[]): Promise<Graph<S, A>[]> {
     requireList(`${this.constructor.name}.rolloutMany`, "starts", starts);
-    if (!overrides(this, Sampler.prototype, "rollout")) return this.#released(() => this.grow(starts));
+    if (!overrides(this, Sampler.prototype, "rollout")) {
+      return this.#drawing(starts, "train", () => this.grow(starts));
+    }
     return this.#oneByOne(starts, "train");
   }
 
@@ -69,7 +99,7 @@ export abstract class Sampler<S = Conversation, A = Message> {
     const isOverridden = overrides(this, Sampler.prototype, "evalRolloutMany");
     const [graph] = isOverridden
       ? await this.evalRolloutMany([start], options)
-      : await this.#released(() => this.growEvaluation([start], options));
+      : await this.#evaluating([start], options);
     return graph!;
   }
 
@@ -81,33 +111,38 @@ export abstract class Sampler<S = Conversation, A = Message> {
     const where = `${this.constructor.name}.evalRolloutMany`;
     parseOptions(where, evalRolloutOptions, options);
     requireList(where, "starts", starts);
-    if (!overrides(this, Sampler.prototype, "evalRollout"))
-      return this.#released(() => this.growEvaluation(starts, options));
+    if (!overrides(this, Sampler.prototype, "evalRollout")) return this.#evaluating(starts, options);
     const { seed = 0, episode = 0 } = options;
     const graphs: Graph<S, A>[] = [];
     for (const [i, start] of starts.entries()) {
       const own = { seed, episode: episode + i };
-      const named = isEpisodeSeed(start) ? start : own;
-      graphs.push(await this.#alone(named, "evaluate", () => this.evalRollout(start, own)));
+      graphs.push(
+        await this.#drawing([episodeOf(start, own)], "evaluate", () => this.evalRollout(start, own)),
+      );
     }
     return graphs;
   }
 
+  #evaluating(
+    starts: readonly (EpisodeSeed | PromptOf<S>)[],
+    options: EvalRolloutOptions,
+  ): Promise<Graph<S, A>[]> {
+    const episodes = starts.map((start) => episodeOf(start, options));
+    return this.#drawing(episodes, "evaluate", () => this.growEvaluation(starts, options));
+  }
+
   async #oneByOne(starts: readonly EpisodeSeed[], purpose: Purpose): Promise<Graph<S, A>[]> {
     const graphs: Graph<S, A>[] = [];
-    for (const start of starts) graphs.push(await this.#alone(start, purpose, () => this.rollout(start)));
+    for (const start of starts) {
+      graphs.push(await this.#drawing([start], purpose, () => this.rollout(start)));
+    }
     return graphs;
   }
 
-  /** A rollout implemented by a subclass: its calls without keys use the episode's draws. */
-  #alone(start: EpisodeSeed, purpose: Purpose, rollout: () => Promise<Graph<S, A>>): Promise<Graph<S, A>> {
-    return this.#released(() => drawingFrom(start, purpose, rollout));
-  }
-
-  /** Model caches live for one rollout. */
-  async #released<T>(rollout: () => Promise<T>): Promise<T> {
+  /** Calls without keys use the episodes' draws, and model caches live for one rollout. */
+  async #drawing<T>(starts: readonly EpisodeSeed[], purpose: Purpose, rollout: () => Promise<T>): Promise<T> {
     try {
-      return await rollout();
+      return await drawingFrom(starts, purpose, rollout);
     } finally {
       this.system.release();
     }
@@ -186,6 +221,11 @@ export abstract class Sampler<S = Conversation, A = Message> {
 export const EPISODES_ONLY =
   "has no evaluation rollout of its own, so that it starts where its rollout does: evaluate it from episodes (numbers, or " +
   "{ seed, episode }; null for those of the seed), or implement evalRollout, which is given the prompt";
+
+/** The episode of an evaluation: a start that is a prompt has that of the options. */
+function episodeOf(start: unknown, { seed = 0, episode = 0 }: EvalRolloutOptions = {}): EpisodeSeed {
+  return isEpisodeSeed(start) ? start : { seed, episode };
+}
 
 function keepFirstPath<S, A>(graph: Graph<S, A>): void {
   let level: { children: Graph<S, A>["children"] } = graph;

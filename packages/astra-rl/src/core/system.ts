@@ -6,13 +6,15 @@ import {
   checkTable,
   type TableRules,
 } from "./checks.js";
-import { drawingAs, saidAt, type NodeKey } from "./draw.js";
+import { drawingAs, nextKeys, saidAt, type NodeKey } from "./draw.js";
 import { attemptRows, type RetryOptions } from "./failure.js";
 import type { Graph } from "./graph.js";
 import type { TesterOutput, TesterWants, WorkCounters } from "./model.js";
 import type { Assessment, ResponseOf } from "./node.js";
+import { loadParameters, saveParameters } from "./parameters-file.js";
 import { Stateless } from "./state.js";
 import type { TokenTable } from "./token-table.js";
+import { overrides } from "./twins.js";
 import { Conversation, conversationOf, messageOf, type Message } from "@astra-rl/lm";
 import { isGradEnabled, UsageError, type Tensor } from "@astra-rl/torch";
 
@@ -57,9 +59,7 @@ export abstract class System<S = Conversation, A = Message> extends Stateless {
     keys?: readonly NodeKey[],
   ): Promise<readonly Returned<ResponseOf<S>>[]>;
 
-  /**
-   * log P_tester of each continuation token after its context, with a gradient into `parameters()`.
-   */
+  /** log P_tester of each continuation token after its context, with a gradient into `parameters()`. */
   abstract getTesterLogprobs(contexts: readonly S[], continuations: readonly A[]): Promise<TokenTable>;
 
   /**
@@ -137,6 +137,21 @@ export abstract class System<S = Conversation, A = Message> extends Stateless {
     );
   }
 
+  /** Whether `saveTester` writes a tester in a format of its own, which other tools may load; false for the default. */
+  get storesTester(): boolean {
+    return overrides(this, System.prototype, "saveTester");
+  }
+
+  /** Saves what is trained, to a folder that does not exist yet. Default: `parameters()`, for this system alone. */
+  async saveTester(folder: string): Promise<void> {
+    saveParameters(this.parameters(), folder);
+  }
+
+  /** Copies what `saveTester` wrote into the existing parameters, bit for bit. Override both or neither. */
+  async restoreTester(folder: string): Promise<void> {
+    loadParameters(this.parameters(), folder);
+  }
+
   /** Called after each optimizer step, to refresh copies of the tester's weights. */
   async testerUpdated(): Promise<void> {}
 
@@ -185,7 +200,7 @@ export abstract class System<S = Conversation, A = Message> extends Stateless {
     contexts: readonly S[],
     probes: readonly A[],
     responses: readonly ResponseOf<S>[],
-    keys?: readonly NodeKey[],
+    keys: readonly NodeKey[] = nextKeys(contexts.length),
   ): Promise<Assessment[]> {
     const results = await attemptRows(
       "scorer",
@@ -195,7 +210,7 @@ export abstract class System<S = Conversation, A = Message> extends Stateless {
           rows.map((row) => contexts[row]!),
           rows.map((row) => probes[row]!),
           rows.map((row) => responses[row]!),
-          keys && rows.map((row) => keys[row]!),
+          rows.map((row) => keys[row]!),
         ),
       this.retry,
     );
@@ -286,7 +301,7 @@ export abstract class System<S = Conversation, A = Message> extends Stateless {
     contexts: readonly S[],
     probes: readonly A[],
     responses: readonly ResponseOf<S>[],
-    keys?: readonly NodeKey[],
+    keys: readonly NodeKey[] = nextKeys(contexts.length),
   ): Promise<number[]> {
     checkPaired("System.reward", contexts, probes);
     checkPaired("System.reward", contexts, responses);
@@ -300,14 +315,14 @@ export abstract class System<S = Conversation, A = Message> extends Stateless {
     role: "tester" | "target",
     method: "rolloutPromptWithTester" | "rolloutPromptWithTarget",
     states: readonly S[],
-    keys: readonly NodeKey[] | undefined,
+    keys: readonly NodeKey[] = nextKeys(states.length),
   ): Promise<T[]> {
     const where = `System.${method}`;
     return drawingAs(keys, async () => {
       const said: readonly unknown[] = await this[method](states, keys);
       checkCount(where, said, states.length);
       return said.map((each, row) => {
-        return (isTalk(states[row]) ? messageOf(where, each, role, saidAt(keys?.[row])) : each) as T;
+        return (isTalk(states[row]) ? messageOf(where, each, role, saidAt(keys[row])) : each) as T;
       });
     });
   }
@@ -367,7 +382,7 @@ export function requireNeeds<S, A>(system: System<S, A>, needs: readonly SystemN
   }
 }
 
-const NEEDED: Readonly<Record<SystemNeed, string>> = {
+const NEEDED = {
   baseline: "a baseline",
   values: "a system that tells values",
   entropy: "the entropy of the tester",

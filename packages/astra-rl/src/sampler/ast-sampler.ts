@@ -2,6 +2,7 @@ import { UsageError } from "@astra-rl/torch";
 import { keyedUniform } from "@astra-rl/lm";
 import { z } from "zod";
 import {
+  drawingAs,
   expand,
   Graph,
   isEpisodeSeed,
@@ -13,6 +14,7 @@ import {
   type ExpandRequest,
   type NodeFactory,
   type NodeFields,
+  type NodeKey,
   type Outcome,
   type PromptOf,
   type Purpose,
@@ -250,7 +252,11 @@ export class ASTSampler<S = Conversation, A = Message> extends Sampler<S, A> {
     }));
     for (let level = 0; level < this.depth && tips.length > 0; level++) {
       await nextTurn();
-      tips = this.prune(await this.growLevel(tips, { width, purpose }), purpose);
+      const own = tips;
+      const keys = childrenOf(own, { width, purpose }).map(({ key }) => key);
+      // Calls without keys in an override have the draws of the level's nodes.
+      const grown = await drawingAs(keys, () => this.growLevel(own, { width, purpose }));
+      tips = this.prune(grown, purpose);
     }
   }
 
@@ -278,22 +284,17 @@ export class ASTSampler<S = Conversation, A = Message> extends Sampler<S, A> {
     tips: readonly Tip<S, A>[],
     { width, purpose }: { width: number; purpose: Purpose },
   ): Promise<Tip<S, A>[]> {
-    const children = tips.flatMap((tip) =>
-      Array.from({ length: width }, (_, child) => ({ tip, number: tip.number * width + child + 1 })),
-    );
-    const requests = children.map(({ tip, number }): ExpandRequest<S> => {
-      const { seed, episode } = tip.graph;
-      return { context: tip.context, key: { seed, episode, node: number, purpose } };
-    });
+    const children = childrenOf(tips, { width, purpose });
+    const requests = children.map(({ tip, key }): ExpandRequest<S> => ({ context: tip.context, key }));
     const outcomes = await expand(this.system, requests);
     const next: Tip<S, A>[] = [];
-    for (const [index, { tip, number }] of children.entries()) {
+    for (const [index, { tip, key }] of children.entries()) {
       const outcome = outcomes[index]!;
       const node = this.makeNode(tip, outcome);
       // A custom factory may not set `judged`.
       node.judged ??= outcome.judged;
       (tip.parent ?? tip.graph).children.push(node);
-      const child = { graph: tip.graph, parent: node, context: outcome.next, number };
+      const child = { graph: tip.graph, parent: node, context: outcome.next, number: key.node };
       if (this.growsOn(child, purpose)) next.push(child);
     }
     return next;
@@ -318,6 +319,19 @@ export class ASTSampler<S = Conversation, A = Message> extends Sampler<S, A> {
     // The NaN reward of a turn that could not be judged reaches no threshold.
     return !((parent.scores["response"] ?? -Infinity) >= harm || parent.reward >= reward);
   }
+}
+
+/** The nodes that a level adds, each with the tip that it follows. */
+function childrenOf<S, A>(
+  tips: readonly Tip<S, A>[],
+  { width, purpose }: { width: number; purpose: Purpose },
+): { tip: Tip<S, A>; key: NodeKey }[] {
+  return tips.flatMap((tip) => {
+    const { seed, episode } = tip.graph;
+    return Array.from({ length: width }, (_, child) => {
+      return { tip, key: { seed, episode, node: tip.number * width + child + 1, purpose } };
+    });
+  });
 }
 
 function checkWhole(what: string, value: number): void {

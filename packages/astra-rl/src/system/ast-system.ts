@@ -256,7 +256,7 @@ export class ASTSystem extends System {
     contexts: readonly Conversation[],
     probes: readonly Message[],
     responses: readonly Message[],
-    keys?: readonly NodeKey[],
+    keys: readonly NodeKey[] = nextKeys(contexts.length),
   ): Promise<Assessment[]> {
     return this.#assessor.assess(turnsOf("ASTSystem.assess", contexts, probes, responses, keys), () =>
       super.assess(contexts, probes, responses, keys),
@@ -272,7 +272,7 @@ export class ASTSystem extends System {
     contexts: readonly Conversation[],
     probes: readonly Message[],
     responses: readonly Message[],
-    keys?: readonly NodeKey[],
+    keys: readonly NodeKey[] = nextKeys(contexts.length),
   ): Promise<number[]> {
     if (this.#reward === null) this.#part("scorer", "reward");
     const assessments = await this.#assessor.judge(
@@ -311,19 +311,18 @@ export class ASTSystem extends System {
     );
   }
 
-  /** Whether `saveTester` and `restoreTester` are available; otherwise checkpoints hold `parameters()`. */
-  get storesTester(): boolean {
-    return this.parts.tester !== undefined || !this.#isOwn("saveTester") || !this.#isOwn("restoreTester");
+  override get storesTester(): boolean {
+    return this.parts.tester !== undefined || !this.#isOwn("saveTester");
   }
 
-  /** Saves the tester; a local one in Hugging Face or PEFT format. */
-  async saveTester(folder: string): Promise<void> {
-    await this.#part("tester", "saveTester").save(folder);
+  /** Saves the tester; a local one in Hugging Face or PEFT format. Without one among the parts, `parameters()`. */
+  override async saveTester(folder: string): Promise<void> {
+    await (this.parts.tester?.save(folder) ?? super.saveTester(folder));
   }
 
   /** Loads the weights of a saved tester in place, so optimizers keep their references. */
-  async restoreTester(source: string): Promise<void> {
-    await this.#part("tester", "restoreTester").restore(source);
+  override async restoreTester(source: string): Promise<void> {
+    await (this.parts.tester?.restore(source) ?? super.restoreTester(source));
   }
 
   override release(): void {

@@ -1,6 +1,6 @@
 import { adapterBaseName, ValueHead, type CausalLM, type LocalModel } from "@astra-rl/lm";
 import { UsageError } from "@astra-rl/torch";
-import type { Model } from "../core/index.js";
+import type { Model, Scorer } from "../core/index.js";
 import type { ComputeTypes, ModelShelf, ModelSource } from "../models/index.js";
 import {
   FullWeights,
@@ -12,9 +12,17 @@ import {
 import { ASTSystem } from "./ast-system.js";
 import { foreignBaseline } from "./system-checks.js";
 import type { ASTSystemOptions, SystemParts } from "./system-parts.js";
-import { checkHFOptions, isModel, loadHFSystem, sourceOf, type HFSystemOptions } from "./hf-parts.js";
+import {
+  checkHFOptions,
+  isModel,
+  loadHFSystem,
+  requireModels,
+  sourceOf,
+  type HFSystemOptions,
+} from "./hf-parts.js";
 
 export interface HFASTSystemOptions extends HFSystemOptions {
+  scorer: Scorer;
   /** Frozen reference for the tester. Default: the tester's initial checkpoint. */
   baseline?: ModelSource;
   /** Train a low-rank adapter instead of all weights. Default: all weights. */
@@ -50,6 +58,7 @@ export class HFASTSystem extends ASTSystem {
 
   /** Most callers use `load`. */
   constructor(parts: HFParts, options: ASTSystemOptions = {}) {
+    requireModels(new.target.name, parts);
     super(parts, options);
   }
 
@@ -62,7 +71,12 @@ export class HFASTSystem extends ASTSystem {
     this: new (parts: HFParts, options: ASTSystemOptions) => T,
     options: HFASTSystemOptions,
   ): Promise<T> {
-    checkHFOptions(this.name, options, ["baseline", "lora", "gradientCheckpointing", "valueHead"]);
+    checkHFOptions(
+      this.name,
+      options,
+      ["baseline", "lora", "gradientCheckpointing", "valueHead"],
+      ["tester", "target", "scorer"],
+    );
     if (isModel(options.tester)) {
       throw new UsageError(
         `${this.name}.load: tester must be a checkpoint, since its weights are trained, got the model ${options.tester.name}`,

@@ -1,10 +1,14 @@
 import type { Model, Tester } from "../core/index.js";
+import { nll, PRESET_WEIGHTS, Reward } from "../reward/index.js";
 import { FrozenWeights } from "../tester/index.js";
 import { ASTSystem } from "./ast-system.js";
 import type { ASTSystemOptions, SystemParts } from "./system-parts.js";
-import { checkHFOptions, isModel, loadHFSystem, type HFSystemOptions } from "./hf-parts.js";
+import { checkHFOptions, isModel, loadHFSystem, requireModels, type HFSystemOptions } from "./hf-parts.js";
 
 export type HFEvaluationSystemOptions = HFSystemOptions;
+
+/** What is left of the paper's reward where nothing scores: how unlikely a probe is. */
+const withoutScores = () => new Reward([{ term: nll(), weight: -PRESET_WEIGHTS.paper.likelihoodWeight }]);
 
 /** The parts of an evaluation on Hugging Face checkpoints. */
 export interface HFEvaluationParts extends SystemParts {
@@ -15,12 +19,16 @@ export interface HFEvaluationParts extends SystemParts {
 /**
  * Tester and target for evaluation only: one set of weights each (shared if both are the same checkpoint), no baseline,
  * no gradients.
+ *
+ * The scorer may be left out, where an evaluator has its own or only conversations are wanted: rollouts then record no
+ * scores, and rewards are those of the likelihood alone.
  */
 export class HFEvaluationSystem extends ASTSystem {
   declare readonly parts: Readonly<HFEvaluationParts>;
 
   /** Most callers use `load`. */
   constructor(parts: HFEvaluationParts, options: ASTSystemOptions = {}) {
+    requireModels(new.target.name, parts);
     super(parts, options);
   }
 
@@ -33,8 +41,9 @@ export class HFEvaluationSystem extends ASTSystem {
     this: new (parts: HFEvaluationParts, options: ASTSystemOptions) => T,
     options: HFEvaluationSystemOptions,
   ): Promise<T> {
-    checkHFOptions(this.name, options);
-    return loadHFSystem(this, options, async (shelf) => {
+    checkHFOptions(this.name, options, [], ["tester", "target"]);
+    const { scorer, reward = scorer === undefined ? withoutScores() : undefined } = options;
+    return loadHFSystem(this, { ...options, ...(reward === undefined ? {} : { reward }) }, async (shelf) => {
       return isModel(options.tester) ? {} : { weights: new FrozenWeights(await shelf.frozen("tester")) };
     });
   }

@@ -12,7 +12,7 @@ import {
   type ModelShelfOptions,
   type ModelSource,
 } from "../models/index.js";
-import { parseOptions } from "../options/index.js";
+import { hasMethods, parseOptions } from "../options/index.js";
 import type { Reward } from "../reward/index.js";
 import { LocalTester, type LocalTesterOptions, type TesterWeights } from "../tester/index.js";
 import { systemOptions, type ASTSystemOptions } from "./system-parts.js";
@@ -44,7 +44,7 @@ export interface HFSystemOptions extends ASTSystemOptions, ModelShelfOptions {
    * another role also uses is loaded once. Or a custom Model. Default: the target.
    */
   likelihood?: ModelSource | Model;
-  scorer: Scorer;
+  scorer?: Scorer;
   /** Reward of a turn. Default: the paper's reward over the scorer. */
   reward?: Reward;
   /** Measures similarity of attacks. Default: chosen by the evaluator. */
@@ -85,14 +85,16 @@ const OPTIONS = [
 
 /**
  * @param more names of further options
- * @throws UsageError for an unknown option, and for a missing tester, target or scorer
+ * @param needed options that must be given
+ * @throws UsageError for an unknown option, and for a missing one
  */
 export function checkHFOptions<T extends HFSystemOptions>(
   where: string,
   given: T,
-  more: readonly (keyof T & string)[] = [],
+  more: readonly (keyof T & string)[],
+  needed: readonly ("tester" | "target" | "scorer")[],
 ): void {
-  const example = "write { tester, target, scorer }, in which tester and target are checkpoints";
+  const example = `write { ${needed.join(", ")} }, in which tester and target are checkpoints`;
   if (typeof given !== "object" || given === null) {
     throw new UsageError(`${where}.load: takes one object, got ${describeValue(given)}; ${example}`);
   }
@@ -104,7 +106,7 @@ export function checkHFOptions<T extends HFSystemOptions>(
     targetModel: "write target",
     dtype: "write inferenceDtype, or updateDtype",
   });
-  for (const name of ["tester", "target", "scorer"] as const) {
+  for (const name of needed) {
     if (given[name] !== undefined && given[name] !== null) continue;
     throw new UsageError(`${where}.load: ${name} is missing; ${example}`);
   }
@@ -193,6 +195,22 @@ export async function loadHFSystem<S>(
     const names = Object.keys(systemOptions.shape) as (keyof ASTSystemOptions)[];
     return new System(parts as never, Object.fromEntries(names.map((name) => [name, given[name]])));
   });
+}
+
+/**
+ * Refuses what belongs to `load` in a constructor, whose parts are loaded models.
+ *
+ * @throws UsageError that says what to write
+ */
+export function requireModels(where: string, parts: unknown): void {
+  const { tester, target } = (parts ?? {}) as { tester?: unknown; target?: unknown };
+  const missing = [tester, target].find((part) => !hasMethods(part, ["generate"]));
+  if (hasMethods(tester, ["generate"]) && hasMethods(target, ["generate"])) return;
+  const given = typeof parts === "object" && parts !== null ? missing : parts;
+  throw new UsageError(
+    `${where}: needs models that are loaded, got ${describeValue(given)}; write ` +
+      `await ${where}.load({ tester, target, scorer })`,
+  );
 }
 
 /** Whether it is a model already, rather than what one is loaded from. */

@@ -1,4 +1,4 @@
-import { describeValue, distributed, isTensor, noGrad, UsageError } from "@astra-rl/torch";
+import { describeValue, distributed, isGradEnabled, isTensor, noGrad, UsageError } from "@astra-rl/torch";
 import { z } from "zod";
 import {
   checkCount,
@@ -110,12 +110,17 @@ export class Harness<S = Conversation, A = Message, Step = unknown, Batch = unkn
    * Rolls out the next episodes with the current tester, and splits the training items into batches in a seeded
    * order.
    *
+   * @param seed of the episodes and the order instead of the harness's: the same seed gives the same experience while
+   * the tester is unchanged. The harness's own sequence does not advance.
    * @throws ContractError if the algorithm's `epochs` or a batch's weight is not a valid number
    */
-  async experience(): Promise<Experience<S, A, Batch>> {
-    const number = this.#nextExperience;
+  async experience(seed?: number): Promise<Experience<S, A, Batch>> {
+    const isOwn = seed === undefined;
+    const place = isOwn
+      ? { seed: this.seed, number: this.#nextExperience }
+      : { seed: checkSeed(seed), number: 0 };
     const starts = Array.from({ length: this.numEpisodesPerExperience }, (_, i): EpisodeSeed => {
-      return { seed: this.seed, episode: this.#nextEpisode + i };
+      return { seed: place.seed, episode: (isOwn ? this.#nextEpisode : 0) + i };
     });
     const { graphs } = await growInShares(starts, this.sampler, async (share) => {
       const own = await this.collect(share);
@@ -140,14 +145,16 @@ export class Harness<S = Conversation, A = Message, Step = unknown, Batch = unkn
     await this.sampler.system.observe(graphs);
     await this.sampler.observe(graphs);
     // Incremented last: if collection fails, a retry uses the same random draws.
-    this.#nextEpisode += starts.length;
-    this.#nextExperience += 1;
+    if (isOwn) {
+      this.#nextEpisode += starts.length;
+      this.#nextExperience += 1;
+    }
     return new Experience({
       graphs,
       credits,
       size: steps.length,
       epochs,
-      cut: (epoch) => this.cut(this.shuffle(trees, number, epoch)),
+      cut: (epoch) => this.cut(this.shuffle(trees, place, epoch)),
     });
   }
 
@@ -165,13 +172,19 @@ export class Harness<S = Conversation, A = Message, Step = unknown, Batch = unkn
   }
 
   /**
-   * Shuffles an epoch. The order depends only on the seed and both indices, so that a resumed run reproduces it.
+   * Shuffles an epoch. The order depends only on the experience's place and the epoch, so that a resumed run reproduces
+   * it.
    * Short runs of steps of one graph stay adjacent, because a batch computes a shared prefix only once.
    *
    * @param trees the steps of each graph from `flatten`; a single list of all steps if `prepare` changed their number
+   * @param place the experience's seed, and its number in the harness's sequence
    */
-  protected shuffle(trees: readonly (readonly Step[])[], experience: number, epoch: number): Step[] {
-    return shuffleRuns(trees, { seed: this.seed, stream: "shuffle", episode: experience, node: epoch });
+  protected shuffle(
+    trees: readonly (readonly Step[])[],
+    { seed, number }: { seed: number; number: number },
+    epoch: number,
+  ): Step[] {
+    return shuffleRuns(trees, { seed, stream: "shuffle", episode: number, node: epoch });
   }
 
   /**
@@ -244,6 +257,11 @@ export class Harness<S = Conversation, A = Message, Step = unknown, Batch = unkn
 
 const counters = z.strictObject({ nextEpisode: z.int().min(0), nextExperience: z.int().min(0) });
 
+function checkSeed(seed: unknown): number {
+  if (Number.isSafeInteger(seed)) return seed as number;
+  throw new UsageError(`Harness.experience: the seed must be a whole number, got ${describeValue(seed)}`);
+}
+
 /** Throws unless `Algorithm.step` returned a loss and logs. */
 function checkStep(where: string, result: unknown): asserts result is StepResult {
   const { loss, logs } = (result ?? {}) as { loss?: unknown; logs?: unknown };
@@ -266,6 +284,12 @@ function checkStep(where: string, result: unknown): asserts result is StepResult
   if (loss.numel() !== 1) {
     throw new ContractError(
       `${where}: the loss must be one number, got ${loss.dtype}[${loss.shape.join(", ")}]; take its mean()`,
+    );
+  }
+  if (isGradEnabled() && !loss.requiresGrad) {
+    throw new ContractError(
+      `${where}: the loss must carry a gradient, or training changes nothing; compute it from getTesterLogprobs of the ` +
+        "system (or another function of its parameters()), outside noGrad(), without detach() and item()",
     );
   }
 }

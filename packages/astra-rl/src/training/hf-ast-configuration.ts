@@ -74,4 +74,12 @@ export class HFASTConfiguration extends TrainingConfiguration {
   constructor(given: HFASTConfigurationOptions = {}) {
     super(given as never, hfASTOptions);
   }
+
+  /** A configuration as it is; the options of any other training, with the defaults for what it has not. */
+  static of(configuration: TrainingConfiguration): HFASTConfiguration {
+    if (configuration instanceof HFASTConfiguration) return configuration;
+    const names = Object.keys(hfASTOptions.shape);
+    const own = Object.entries(configuration).filter(([name]) => names.includes(name));
+    return new HFASTConfiguration(Object.fromEntries(own));
+  }
 }

@@ -8,9 +8,11 @@ import { EvaluationCallback, type EvaluationReport } from "./evaluation-callback
 import { HFASTConfiguration } from "./hf-ast-configuration.js";
 import { noCheckpoint, RunDirectory, type RunLock, type RunSettings } from "../run/index.js";
 import { trainingSettings } from "./run-settings.js";
-import { requireConfiguration } from "./training-configuration.js";
+import { requireConfiguration, TrainingConfiguration } from "./training-configuration.js";
 import { Trainer } from "./trainer.js";
 import { TRAINER_ADVICE, trainerOptions, type TrainerOptions } from "./trainer-options.js";
+
+const DEFAULT_RUN_DIRECTORY = "run";
 
 const hfASTTrainerOptions = z.strictObject({
   ...trainerOptions.shape,
@@ -19,8 +21,8 @@ const hfASTTrainerOptions = z.strictObject({
     "must be an Evaluator (an object with the method evaluate)",
     "evaluate",
   ).optional(),
-  /** Folder for metrics.jsonl and checkpoints; without it nothing is written. */
-  runDirectory: z.string().min(1).optional(),
+  /** Folder for metrics.jsonl and checkpoints. null: nothing is saved, with a warning. */
+  runDirectory: z.string().min(1).nullable().default(DEFAULT_RUN_DIRECTORY),
   /** Resume from `checkpoints/last` of the run directory. */
   resume: z.boolean().default(false),
   /** Returns the run directory's lock if the caller already holds it. Default: `train` acquires it. */
@@ -43,7 +45,7 @@ const ADVICE = {
   devPrompts: "give evaluator: new ASTEvaluator(sampler, prompts)",
   evalEvery: "that is new HFASTConfiguration({ evaluateEvery })",
   evaluateEvery: "that is new HFASTConfiguration({ evaluateEvery })",
-  ckptDir: "give runDirectory",
+  ckptDir: "give runDirectory (default: run)",
 };
 
 /**
@@ -71,19 +73,23 @@ export class HFASTTrainer<S = Conversation, A = Message, Step = unknown, Batch =
   readonly #checkpoints: CheckpointCallback<S, A> | null = null;
 
   constructor(
-    configuration: HFASTConfiguration,
+    given: TrainingConfiguration,
     sampler: Sampler<S, A>,
     algorithm: Algorithm<S, A, Step, Batch>,
-    given: HFASTTrainerOptions<S, A> = {},
+    options: HFASTTrainerOptions<S, A> = {},
   ) {
-    requireConfiguration(configuration, HFASTConfiguration);
-    const parsed = parseOptions("training", hfASTTrainerOptions, given, ADVICE) as HFASTTrainerOptions<S, A>;
-    const { evaluator, runDirectory, resume, lock: _, settings, ...options } = parsed;
-    super(configuration, sampler, algorithm, options);
+    requireConfiguration(given, TrainingConfiguration);
+    const configuration = HFASTConfiguration.of(given);
+    const parsed = parseOptions("training", hfASTTrainerOptions, options, ADVICE) as HFASTTrainerOptions<
+      S,
+      A
+    >;
+    const { evaluator, runDirectory = null, resume, lock: _, settings, ...others } = parsed;
+    super(configuration, sampler, algorithm, others);
     const tokens = configuration.keepTokens ? tokenTeller<S, A>(sampler.system) : null;
     this.#options = parsed;
     this.#settings = settings ?? trainingSettings(configuration);
-    this.runDirectory = runDirectory === undefined ? null : new RunDirectory(runDirectory);
+    this.runDirectory = runDirectory === null ? null : new RunDirectory(runDirectory);
     if (resume && this.runDirectory === null) {
       throw new UsageError("training: resume needs the run directory to go on from");
     }
@@ -136,6 +142,7 @@ export class HFASTTrainer<S = Conversation, A = Message, Step = unknown, Batch =
     const directory = this.runDirectory;
     const { resume = false, lock } = this.#options;
     const writes = distributed.rank() === 0;
+    if (writes) this.#warnOfLoss();
     if (writes && directory !== null) {
       if (resume && !existsSync(directory.path)) throw new UsageError(noCheckpoint(directory.path));
       directory.open({ resume, lock: lock?.(), onTakeover: (line) => this.logger.warn(line) });
@@ -149,6 +156,22 @@ export class HFASTTrainer<S = Conversation, A = Message, Step = unknown, Batch =
       await super.train();
     } finally {
       if (writes) directory?.close();
+    }
+  }
+
+  /** What will not be there when training has ended. */
+  #warnOfLoss(): void {
+    const { constructor, storesTester } = this.system;
+    if (this.runDirectory === null) {
+      this.logger.warn(
+        "training: nothing is saved, neither metrics nor the tester, since runDirectory is null; name a folder, or save the " +
+          "tester with system.saveTester(folder)",
+      );
+    } else if (!storesTester) {
+      this.logger.warn(
+        `training: checkpoints hold no tester that other tools load, only the parameters() of ${constructor.name}; to ` +
+          "change that, give it the methods saveTester and restoreTester",
+      );
     }
   }
 

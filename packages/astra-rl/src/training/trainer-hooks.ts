@@ -16,4 +16,8 @@ export interface Progress {
   total?: number;
 }
 
-export const silentLogger: Logger = { info: () => {}, warn: () => {} };
+/** Without a logger, only warnings are shown: a run that saves nothing, or skips updates, must not look like another. */
+export const warningsLogger: Logger = {
+  info: () => {},
+  warn: (message) => process.stderr.write(`${message}\n`),
+};

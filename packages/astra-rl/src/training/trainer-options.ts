@@ -72,6 +72,7 @@ export const trainerOptions = z.strictObject({
   ).optional(),
   /** Called when a phase of a step begins or advances. */
   onProgress: functionOption<(progress: Progress) => void>().optional(),
+  /** Default: warnings go to standard error. */
   logger: objectOption<Logger>(
     "must be an object with the methods info and warn; where values go is an option of its own, loggers",
     "info",

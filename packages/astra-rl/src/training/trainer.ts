@@ -37,7 +37,7 @@ import { probeValues, tiedGroups } from "./probe-values.js";
 import { anyRank, sumOfRanks } from "./ranks.js";
 import { ShardedOptimizer } from "./sharded-optimizer.js";
 import { lossValues, rewardValues, workValues, type UpdateTotals } from "./step-values.js";
-import { silentLogger, type Logger, type Progress } from "./trainer-hooks.js";
+import { warningsLogger, type Logger, type Progress } from "./trainer-hooks.js";
 import { TRAINER_ADVICE, trainerOptions, type TrainerOptions } from "./trainer-options.js";
 import type { TrainerState } from "../run/index.js";
 import { requireConfiguration, TrainingConfiguration } from "./training-configuration.js";
@@ -115,7 +115,7 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
     this.#groups = rates;
     this.#schedule = createSchedule(schedule, { warmupSteps, totalSteps: Math.max(1, trainingSteps) });
     this.#options = options;
-    this.logger = options.logger ?? silentLogger;
+    this.logger = options.logger ?? warningsLogger;
     this.clock = options.clock ?? (() => performance.now());
     const { earlyStopping } = configuration;
     this.callbacks = new Callbacks<S, A>([

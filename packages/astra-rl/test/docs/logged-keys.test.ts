@@ -96,6 +96,7 @@ describe("every key that is logged is defined in docs/", () => {
       make(system) as TextAlgorithm,
       {
         evaluator: textEvaluator(sampler, ["y"], { scorer: new LetterScorer() }),
+        runDirectory: null,
         callbacks: [{ name: "watch", onStep: (record) => void records.push(record) }],
       },
     );

@@ -14,6 +14,7 @@ import {
   LlamaGuardScorer,
   MaxScorer,
 } from "../../src/scorer/index.js";
+import { HFASTSystem, HFEvaluationSystem } from "../../src/system/index.js";
 import {
   Harness,
   HFASTConfiguration,
@@ -65,10 +66,23 @@ describe("what must be loaded says how", () => {
     [LlamaGuardScorer, "write await LlamaGuardScorer.load("],
     [LearnedScorer, "write await LearnedScorer.load("],
     [SentenceEncoder, "write await SentenceEncoder.load("],
+    [
+      HFASTSystem,
+      "HFASTSystem: needs models that are loaded, got undefined; write await HFASTSystem.load({ tester, target, scorer })",
+    ],
+    [HFEvaluationSystem, "write await HFEvaluationSystem.load({ tester, target, scorer })"],
   ])("%o", (Class, message) => {
     expect(() => make(Class)).toThrow(UsageError);
     expect(() => make(Class)).toThrow(message);
     expect(() => make(Class, "folder")).toThrow(UsageError);
+  });
+
+  it.each([HFASTSystem, HFEvaluationSystem])("%o takes no checkpoints, in an object or in a row", (Class) => {
+    const rule = `${Class.name}: needs models that are loaded, got "gpt2"; write await ${Class.name}.load(`;
+    expect(() => make(Class, { tester: "gpt2", target: "gpt2", scorer })).toThrow(rule);
+    expect(() => make(Class, "gpt2", "gpt2", "gpt2", scorer, "cpu")).toThrow(rule);
+    const model = { generate: () => Promise.resolve([]) };
+    expect(() => make(Class, { tester: model, target: "gpt2", scorer })).toThrow(rule);
   });
 
   it("names the class that was called", () => {
@@ -122,8 +136,8 @@ describe("parts of the wrong type", () => {
     expect(trainer({ trainingSteps: 3 })).toThrow(
       "training: the configuration must be a TrainingConfiguration, got an object; write new TrainingConfiguration({ … })",
     );
-    expect(() => make(HFASTTrainer, new TrainingConfiguration(), sampler, new DPO(system))).toThrow(
-      "must be an HFASTConfiguration, got a TrainingConfiguration",
+    expect(() => make(HFASTTrainer, { trainingSteps: 3 }, sampler, new DPO(system))).toThrow(
+      "training: the configuration must be a TrainingConfiguration, got an object",
     );
   });
 

@@ -14,7 +14,7 @@ describe.each([HFASTSystem, HFEvaluationSystem])("%s.load", (Kind) => {
 
   it("takes one object, and says how it is written", async () => {
     await expect(load(GPT2, GPT2)).rejects.toThrow(
-      /^HF\w+System\.load: takes one object, got ".*gpt2"; write \{ tester, target, scorer \}/u,
+      /^HF\w+System\.load: takes one object, got ".*gpt2"; write \{ tester, target(, scorer)? \}/u,
     );
     await expect(load()).rejects.toThrow(/takes one object, got undefined/u);
   });
@@ -25,7 +25,7 @@ describe.each([HFASTSystem, HFEvaluationSystem])("%s.load", (Kind) => {
     [{ ...roles, otherTesterShare: 2 }, /otherTesterShare must be between 0 and 1, got 2/u],
     [{ ...roles, targetReads: "all" }, /targetReads must be "conversation" or "probe", got "all"/u],
     [{ ...roles, retry: { attemps: 2 } }, /there is no option retry\.attemps; did you mean attempts\?/u],
-    [{ tester: GPT2, target: GPT2 }, /load: scorer is missing; write \{ tester, target, scorer \}/u],
+    [{ tester: GPT2 }, /load: target is missing; write \{ tester, target/u],
   ])("ignores nothing: %#", async (options, message) => {
     await expect(load(options)).rejects.toThrow(message);
     await expect(load(options)).rejects.toBeInstanceOf(UsageError);
@@ -36,6 +36,12 @@ describe.each([HFASTSystem, HFEvaluationSystem])("%s.load", (Kind) => {
     expect(`${system.promptForTarget(Conversation.of("a"), new Message("tester", "b"))}`).toBe("ab");
     system.dispose();
   });
+});
+
+it("training needs a scorer, and says so", async () => {
+  await expect(HFASTSystem.load({ tester: GPT2, target: GPT2 } as never)).rejects.toThrow(
+    "HFASTSystem.load: scorer is missing; write { tester, target, scorer }",
+  );
 });
 
 it("a system of parts knows its options, too", () => {

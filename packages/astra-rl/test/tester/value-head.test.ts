@@ -271,7 +271,7 @@ describe("training with a value head", () => {
       }),
       new ASTSampler(system, PROMPTS, { width: 2, depth: 1 }),
       new ActorCritic(system, rate),
-      { clock: () => 0, ...options } as never,
+      { clock: () => 0, runDirectory: null, ...options } as never,
     );
     try {
       await trainer.train();

@@ -1,9 +1,9 @@
 import { describe, expect, it } from "vitest";
-import { UsageError } from "@astra-rl/torch";
+import { liveTensors, noGrad, scope, UsageError } from "@astra-rl/torch";
 import { DPO, REINFORCE, type PreferenceStep } from "../../src/algorithm/index.js";
-import { rewardCredit } from "../../src/core/index.js";
+import { ContractError, rewardCredit } from "../../src/core/index.js";
 import { ASTSampler } from "../../src/sampler/index.js";
-import { Harness } from "../../src/training/index.js";
+import { Harness, Trainer, TrainingConfiguration } from "../../src/training/index.js";
 import { BigramSystem } from "../support/bigram-system.js";
 
 const samplerOf = (system: BigramSystem, width = 3) =>
@@ -49,6 +49,33 @@ describe("experience", () => {
       experiences.map((experience) => [experience.graphs, [...experience]]);
     expect(contents(await collect(0))).toEqual(contents([first!, second!]));
     expect(contents(await collect(1))[0]).not.toEqual(contents([first!])[0]);
+  });
+
+  it("of a seed is the same each time, and leaves the harness's own sequence where it was", async () => {
+    const system = new BigramSystem();
+    const harness = new Harness(samplerOf(system), new DPO(system), {
+      numEpisodesPerExperience: 4,
+      batchSize: 4,
+    });
+    const contents = async (seed?: number) => {
+      const { graphs, batches } = await harness.experience(seed);
+      return JSON.stringify([graphs, batches]);
+    };
+    const [five, again, six] = [await contents(5), await contents(5), await contents(6)];
+    expect(again).toBe(five);
+    expect(six).not.toBe(five);
+    expect(harness.getState()).toMatchObject({ nextEpisode: 0, nextExperience: 0 });
+    // 0 is a seed, and the episodes of a seed are another draw each.
+    expect(await contents(0)).toBe(await contents());
+    expect(await contents(0)).not.toBe(await contents());
+    const { graphs } = await harness.experience(5);
+    expect(graphs.map(({ seed, episode }) => [seed, episode])).toEqual([0, 1, 2, 3].map((at) => [5, at]));
+    for (const seed of [0.5, NaN, "5", null]) {
+      await expect(harness.experience(seed as number)).rejects.toThrow(
+        "Harness.experience: the seed must be a whole number, got",
+      );
+    }
+    system.dispose();
   });
 
   it("keeps four steps of a graph together, whatever the size of the batches", async () => {
@@ -125,5 +152,35 @@ describe("experience", () => {
     expect(() => new Harness(samplerOf(other), new DPO(system))).toThrow("must share one system");
     system.dispose();
     other.dispose();
+  });
+});
+
+describe("a loss without a gradient", () => {
+  class Detached extends DPO<string, string> {
+    override async step(...given: Parameters<DPO<string, string>["step"]>) {
+      const result = await super.step(...given);
+      return { ...result, loss: result.loss.detach() };
+    }
+  }
+  const rule =
+    "Detached.step: the loss must carry a gradient, or training changes nothing; compute it from getTesterLogprobs";
+
+  it("is refused by name, with what to do, in a loop of one's own and in training", async () => {
+    const system = new BigramSystem();
+    const before = liveTensors();
+    await scope(async () => {
+      const harness = new Harness(samplerOf(system), new Detached(system), { numEpisodesPerExperience: 2 });
+      const [batch] = [...(await harness.experience())];
+      await expect(harness.step(batch!)).rejects.toThrow(ContractError);
+      await expect(harness.step(batch!)).rejects.toThrow(rule);
+      // Where gradients are off, a loss is a number to look at.
+      expect(await noGrad(async () => (await harness.step(batch!)).loss.item())).toBeGreaterThan(0);
+    });
+    const configuration = new TrainingConfiguration({ trainingSteps: 1, numEpisodesPerExperience: 2 });
+    const trainer = new Trainer(configuration, samplerOf(system), new Detached(system));
+    await expect(trainer.train()).rejects.toThrow(rule);
+    trainer.dispose();
+    expect(liveTensors()).toBe(before);
+    system.dispose();
   });
 });

@@ -25,6 +25,7 @@ async function run(
   const configuration = new HFASTConfiguration({ trainingSteps: 3, evaluateEvery: 1, learningRate: 0.1 });
   const trainer = new HFASTTrainer(configuration, sampler, new DPO(system) as never, {
     evaluator: evaluator as never,
+    runDirectory: null,
     callbacks: [{ name: "watch", onStep: (record) => void records.push(record) }],
   });
   await trainer.train();

@@ -55,6 +55,7 @@ async function train(
     {
       evaluator: new ASTEvaluator(sampler, ["Good morning", "Well"]),
       clock: () => 0,
+      runDirectory: null,
       ...options,
       callbacks: [
         {

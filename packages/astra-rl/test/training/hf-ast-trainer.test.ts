@@ -400,11 +400,11 @@ describe("what a run keeps", () => {
     // A step takes 100 ms, and writing the weights 45 ms: 20 · 45 ms are nine steps.
     let now = 0;
     class Slow extends BigramSystem {
-      async saveTester(path: string): Promise<void> {
+      override async saveTester(path: string): Promise<void> {
         mkdirSync(path);
         now += 45;
       }
-      async restoreTester(): Promise<void> {}
+      override async restoreTester(): Promise<void> {}
     }
     const saved: number[] = [];
     const system = new Slow();
@@ -440,12 +440,12 @@ describe("a disk that fails", () => {
     const folder = temporaryFolder();
     class Failing extends BigramSystem {
       failing = false;
-      async saveTester(path: string): Promise<void> {
+      override async saveTester(path: string): Promise<void> {
         mkdirSync(path);
         if (this.failing) throw Object.assign(new Error("write ENOSPC"), { code: "ENOSPC" });
         writeFileSync(join(path, "weights"), JSON.stringify(weightsOf(this)));
       }
-      async restoreTester(): Promise<void> {}
+      override async restoreTester(): Promise<void> {}
     }
     const system = new Failing();
     const { trainer } = assemble(

@@ -46,6 +46,8 @@ export function assemble(
   const trainer = new HFASTTrainer(settings, sampler, algorithm, {
     evaluator,
     clock: () => 0,
+    runDirectory: null,
+    logger: { info: () => {}, warn: () => {} },
     ...options,
   });
   return { system, sampler, trainer: trainer as unknown as HFASTTrainer<string, string> };

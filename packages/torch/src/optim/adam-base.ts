@@ -1,6 +1,6 @@
 import { addon } from "../native.js";
 import type { Tensor } from "../tensor.js";
-import { decayRatePair, flag, nonNegative, type Values } from "./hyperparameters.js";
+import { decayRatePair, flag, nonNegative, requireOptions, type Values } from "./hyperparameters.js";
 import { OptimizerBase, slot, type ParameterList, type Update } from "./optimizer.js";
 
 /** Options shared by Adam and AdamW; the defaults are PyTorch's. */
@@ -45,6 +45,7 @@ export abstract class AdamBase extends OptimizerBase<AdamFields> {
   private readonly fused: boolean;
 
   protected constructor(parameters: ParameterList, options: AdamBaseOptions, variant: Variant) {
+    requireOptions(variant.name, options);
     const { fused = true, ...hyperparameters } = options;
     super(variant.name, parameters, hyperparameters, adamFields(variant.weightDecay));
     this.decoupled = variant.decoupled;

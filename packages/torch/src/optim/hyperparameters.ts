@@ -52,6 +52,20 @@ export function flag(fallback: boolean): Field<boolean> {
 }
 
 /**
+ * Checks the second argument of an optimizer, before anything of it is read.
+ * @throws UsageError for anything but an object: the properties of a number, such as PyTorch's positional learning rate,
+ * are all missing, so that it would be ignored.
+ */
+export function requireOptions(where: string, given: unknown): void {
+  if (typeof given === "object" && given !== null && !Array.isArray(given)) return;
+  const rate = typeof given === "number" ? given : "…";
+  throw new UsageError(
+    `${where}: the second argument must be an object of options, got ${describeValue(given)}; ` +
+      `write { learningRate: ${rate} }`,
+  );
+}
+
+/**
  * Checks `given` against `fields` and fills in the defaults; `undefined` means "not given".
  * @throws UsageError for a name that is not in `fields` or a value out of range, naming `where` and the option.
  */

@@ -5,6 +5,7 @@ import { keep, noGrad, scope } from "../scope.js";
 import type { Tensor } from "../tensor.js";
 import {
   readHyperparameters,
+  requireOptions,
   type Field,
   type Fields,
   type Hyperparameter,
@@ -115,10 +116,11 @@ export abstract class OptimizerBase<F extends OptimizerFields> implements Optimi
   private readonly state = new Map<string, Slots>();
 
   /**
-   * @throws UsageError if there are no parameters, one is given twice or does not require a gradient, or an option
+   * @throws UsageError if the options are not an object, there are no parameters, one is given twice or does not require a gradient, or an option
    * (also of a group) is unknown or out of range.
    */
   protected constructor(name: string, parameters: ParameterList, options: object, fields: F) {
+    requireOptions(name, options);
     this.name = name;
     this.fields = fields;
     this.groups = makeGroups(name, parameters, options, fields);
