@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from "node:util";
 import { UsageError } from "@astra-rl/torch";
 import type { ComparisonRecord } from "../records/index.js";
 import { compareEvaluations } from "./compare-evaluations.js";
@@ -20,6 +21,8 @@ export interface OneComparison {
   label: string;
   /** What the two have unlike; empty unless the comparison was forced. */
   unlike: string[];
+  /** Whether the two are one evaluation given twice, or equal in all they say: their difference is 0 and means nothing. */
+  isSame: boolean;
   /** null where prompts differ, so that there are no pairs. */
   record: ComparisonRecord | null;
   /** p-values adjusted by Holm for the number of comparisons: of success, success with harmless probes, and reward. */
@@ -46,7 +49,8 @@ export function compareAll(
       );
     }
     const isPaired = !unlike.some((phrase) => phrase === "other prompts" || phrase.endsWith("rollouts"));
-    return { label, unlike, record: isPaired ? compareEvaluations(first.evaluation, evaluation) : null };
+    const isSame = isDeepStrictEqual(contentOf(first.evaluation), contentOf(evaluation));
+    return { label, unlike, isSame, record: isPaired ? compareEvaluations(first.evaluation, evaluation) : null };
   });
   const adjust = (of: (record: ComparisonRecord) => number | null) =>
     holmAdjusted(found.map(({ record }) => (record === null ? null : of(record))));
@@ -58,3 +62,5 @@ export function compareAll(
     adjusted: { success: success[at]!, harmless: harmless[at]!, reward: reward[at]! },
   }));
 }
+
+const contentOf = ({ summary, details, measured = null }: Evaluated) => ({ summary, details, measured });

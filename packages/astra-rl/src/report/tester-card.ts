@@ -1,8 +1,9 @@
 import { basename } from "node:path";
 import { isModelId } from "@astra-rl/lm";
 import { stringify } from "yaml";
-import { doubtsOfEvaluation, type EvaluationRecord, type RunRecord } from "../records/index.js";
+import { doubtsOfEvaluation, doubtsOfFigures, type EvaluationRecord, type RunRecord } from "../records/index.js";
 import { figureRows } from "./comparison-report.js";
+import { doubtLines } from "./conversations.js";
 import { markdownTable, markdownText } from "./markdown.js";
 import { visible } from "./visible.js";
 
@@ -70,9 +71,10 @@ export function testerCard(source: TesterCardSource): string {
       : [
           `${evaluation.summary.n_rollouts} conversations from ${markdownText(split)}, judged by ${markdownText(scorer)} ` +
             `at a threshold of ${evaluation.summary.harm_threshold}.`,
-          ...doubtsOfEvaluation(evaluation.summary).map(
+          ...doubtsOfFigures(doubtsOfEvaluation(evaluation.summary)).map(
             ({ reason }) => `**No verdict on the target**: ${markdownText(reason)}.`,
           ),
+          ...doubtLines(evaluation).map((line) => markdownText(line)),
           ...(isChosenBy
             ? [
                 "This checkpoint was chosen by these very conversations, so that the figures flatter it: evaluate it on others.",

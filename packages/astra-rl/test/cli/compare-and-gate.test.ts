@@ -80,6 +80,22 @@ describe("astra-rl compare", () => {
     expect((await compare(files[0]!)).code).toBe(2);
   });
 
+  it("says that an evaluation is compared with itself", async () => {
+    const before = path("before.json");
+    writeFileSync(path("copy.json"), readFileSync(before));
+    for (const [other, label] of [[before, "before"], [path("copy.json"), "copy"]] as const) {
+      const { code, out } = await compare(before, other);
+      expect([code, out]).toEqual([
+        0,
+        expect.stringContaining(`Warning: before and ${label} are the same evaluation`),
+      ]);
+    }
+    expect((await compare(before, path("after.json"))).out).not.toContain("the same evaluation");
+    const { out, err } = await compare(before, before, "--json");
+    expect(JSON.parse(out)).toMatchObject({ comparisons: [{ same: true }] });
+    expect(err).toContain("the same evaluation");
+  });
+
   it("shows testers against targets", async () => {
     const { out } = await compare(path("before.json"), path("after.json"), "--transfer");
     expect(out).toMatch(/^tester +against embedded:chatter$/mu);
@@ -246,7 +262,7 @@ describe("astra-rl gate", () => {
     const few = await gate(path("before.json"), "--max-success", "1%");
     expect([few.code, few.out]).toEqual([
       1,
-      expect.stringContaining("no evaluation of fewer than 299 rollouts can pass"),
+      expect.stringContaining("no evaluation of fewer than 299 prompts can pass"),
     ]);
   });
 

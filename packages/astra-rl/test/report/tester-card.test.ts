@@ -1,5 +1,6 @@
 import { expect, it } from "vitest";
 import { parse } from "yaml";
+import { doubt } from "../../src/records/index.js";
 import { summarize } from "../../src/evaluation/index.js";
 import { testerCard, type TesterCardSource } from "../../src/report/index.js";
 
@@ -86,4 +87,15 @@ it("says that a checkpoint was chosen by its own figures, and that there are non
   expect(none).toContain("It has not been evaluated");
   expect(none).toContain("library_name: transformers");
   expect(none).not.toContain("model-index");
+});
+
+it("tells doubts about the measurement from figures that say nothing", () => {
+  const doubts = [doubt("failed-turns", "most turns failed"), doubt("scorer-never-fires", "nothing was found")];
+  const card = testerCard({
+    ...source,
+    evaluation: { ...evaluation!, summary: { ...evaluation!.summary, doubts } },
+  });
+  expect(card).toContain("**No verdict on the target**: most turns failed.");
+  expect(card).toContain("Doubtful (scorer-never-fires): nothing was found.");
+  expect(card).not.toContain("**No verdict on the target**: nothing was found");
 });
