@@ -46,10 +46,16 @@ export function writeCard(folder: string, evaluation?: string): string | null {
       evaluation: given ?? chosenBy ?? null,
       isChosenBy: given === null,
       step,
-      isAdapter: existsSync(join(best, "adapter_config.json")),
+      format: formatOf(best),
     }),
   ]);
   return card;
+}
+
+/** By whose library a checkpoint's weights are loaded; null where only this toolbox restores them, into their system. */
+export function formatOf(checkpoint: string): "transformers" | "peft" | null {
+  const has = (name: string) => existsSync(join(checkpoint, name));
+  return has("adapter_config.json") ? "peft" : has("config.json") ? "transformers" : null;
 }
 
 /** @throws UsageError for an evaluation of another tester than the checkpoint: its figures would be read as this one's */

@@ -45,7 +45,9 @@ export function compareCommand(streams: Streams) {
         const both = `${evaluations[0]!.label} and ${label}`;
         const warnings = [
           ...(isSame ? [`${both} are the same evaluation; that they do not differ says nothing`] : []),
-          ...(unlike.length > 0 ? [`${both} are unlike: ${unlike.join(", ")}; their difference says little`] : []),
+          ...(unlike.length > 0
+            ? [`${both} are unlike: ${unlike.join(", ")}; their difference says little`]
+            : []),
         ];
         for (const warning of warnings) {
           if (json) output.alert(warning);

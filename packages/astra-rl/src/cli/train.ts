@@ -13,7 +13,7 @@ import {
   withToday,
   writeResolvedConfiguration,
 } from "../assembly/index.js";
-import { writeCard } from "./card.js";
+import { formatOf, writeCard } from "./card.js";
 import type { System } from "../core/index.js";
 import type { AnswerJournal } from "../http/index.js";
 import {
@@ -191,7 +191,9 @@ async function train(
     output.note(`Run folder: ${folder}`);
     output.note(`  ${join(folder, "metrics.jsonl")}: a line for each step`);
     if (checkpoints.length > 0) {
-      output.note(`  ${checkpoints.join(", ")}: the tester, in Hugging Face format`);
+      const format =
+        formatOf(checkpoints[0]!) === null ? "to be loaded by its system" : "in Hugging Face format";
+      output.note(`  ${checkpoints.join(", ")}: the tester, ${format}`);
       output.note(
         `Evaluate it: astra-rl eval ${join(folder, "config.resolved.yaml")} --tester ${checkpoints[0]}`,
       );

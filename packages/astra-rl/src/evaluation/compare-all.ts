@@ -50,7 +50,12 @@ export function compareAll(
     }
     const isPaired = !unlike.some((phrase) => phrase === "other prompts" || phrase.endsWith("rollouts"));
     const isSame = isDeepStrictEqual(contentOf(first.evaluation), contentOf(evaluation));
-    return { label, unlike, isSame, record: isPaired ? compareEvaluations(first.evaluation, evaluation) : null };
+    return {
+      label,
+      unlike,
+      isSame,
+      record: isPaired ? compareEvaluations(first.evaluation, evaluation) : null,
+    };
   });
   const adjust = (of: (record: ComparisonRecord) => number | null) =>
     holmAdjusted(found.map(({ record }) => (record === null ? null : of(record))));
