@@ -59,14 +59,14 @@ export function formatOf(checkpoint: string): "transformers" | "peft" | null {
 }
 
 /** @throws UsageError for an evaluation of another tester than the checkpoint: its figures would be read as this one's */
-function requireEvaluationOf(checkpoint: string, { measured = null }: EvaluationRecord, where: string): void {
+function requireEvaluationOf(checkpoint: string, { measured }: EvaluationRecord, where: string): void {
   const files = Object.entries(measured?.tester.files ?? {});
   const differs = files.filter(([name, digest]) => {
     const path = join(checkpoint, name);
     return !existsSync(path) || fileDigest(path) !== digest;
   });
   if (files.length > 0 && differs.length === 0) return;
-  const tester = measured === null ? "a tester that it does not name" : `the tester ${measured.tester.model}`;
+  const tester = measured === undefined ? "a tester that it does not name" : `the tester ${measured.tester.model}`;
   const reason =
     differs.length === 0
       ? "of which it records no files"

@@ -15,7 +15,7 @@ export {
   type JudgedTotal,
 } from "./corrected-rate.js";
 export type { Interval } from "./interval.js";
-export { mean, meanInterval, standardDeviation } from "./mean.js";
+export { mean, meanInterval, seedInterval, standardDeviation } from "./mean.js";
 export {
   clusteredWilsonInterval,
   cohenKappa,

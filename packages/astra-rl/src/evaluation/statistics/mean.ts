@@ -29,3 +29,12 @@ export function meanInterval(values: readonly number[], confidence = 0.95): Inte
     Math.sqrt(values.length);
   return { estimate, lower: estimate - half, upper: estimate + half };
 }
+
+/**
+ * Mean over the runs of several seeds with Student's t interval. Returns null below three values, of which two say little of the
+ * spread, and where all are equal: a spread of 0 would claim that no further seed could come out otherwise.
+ */
+export function seedInterval(values: readonly number[], confidence = 0.95): Interval | null {
+  if (values.length < 3 || values.every((value) => value === values[0])) return null;
+  return meanInterval(values, confidence);
+}
