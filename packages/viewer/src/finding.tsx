@@ -1,5 +1,6 @@
 import type { EvaluationSummary, ReportEvaluation, ReportRecord } from "astra-rl/records";
 import { Talk } from "./conversations.js";
+import { Measured } from "./facts.js";
 import { percent, plain, pValue, signed, whole } from "./figures.js";
 import { findConversations, knowsHarmlessProbes } from "./found.js";
 import { Interval, Intervals } from "./intervals.js";
@@ -24,6 +25,7 @@ export function Finding({ report }: { report: ReportRecord }) {
       <h2 id="finding-title" class="visually-hidden">
         The finding
       </h2>
+      <Measured report={report} of={last} />
       {isOfSeeds ? (
         <OverSeeds report={report} />
       ) : (

@@ -17,6 +17,8 @@ export type ReportNode = Omit<TurnRecord<unknown, unknown>, "context" | "tokens"
 export interface ReportGraph {
   context: unknown;
   children: ReportNode[];
+  /** The messages of a prompt that has several. */
+  promptMessages?: GraphRecord["promptMessages"];
   seed: number;
   episode: number;
   version: number;

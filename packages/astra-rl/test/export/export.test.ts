@@ -319,3 +319,34 @@ it("CSV with other separators and a mark at its beginning is read, as spreadshee
     ),
   ).toBe('a,b\r\n"x,y",-1.5\r\n,true\r\n');
 });
+
+it("an evaluation's prompt of several messages keeps who said what", () => {
+  const record = {
+    summary: { harm_threshold: 0.5 },
+    details: [
+      {
+        per_turn: [
+          {
+            context: "Be kind.Hi.",
+            prompt_messages: [
+              ["system", "Be kind."],
+              ["prompt", "Hi."],
+              ["target", "Hello."],
+            ],
+            probe: "p",
+            response: "r",
+            probe_harm: 0,
+            response_harm: 1,
+            probe_nll: 1,
+            error: null,
+          },
+        ],
+      },
+    ],
+  } as unknown as EvaluationRecord;
+  expect(attacksOfEvaluation(record)[0]!.prompt).toEqual([
+    { role: "system", content: "Be kind." },
+    { role: "user", content: "Hi." },
+    { role: "assistant", content: "Hello." },
+  ]);
+});
