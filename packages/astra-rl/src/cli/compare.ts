@@ -41,12 +41,20 @@ export function compareCommand(streams: Streams) {
           ...(transfer ? { transfer: shown } : {}),
         });
       } else for (const line of markdown ? tableMarkdown(shown) : tableLines(shown)) output.result(line);
-      for (const { label, unlike, isSame } of comparisons) {
+      for (const [at, { label, unlike, isSame, isPartial, record }] of comparisons.entries()) {
         const both = `${evaluations[0]!.label} and ${label}`;
         const warnings = [
           ...(isSame ? [`${both} are the same evaluation; that they do not differ says nothing`] : []),
           ...(unlike.length > 0
             ? [`${both} are unlike: ${unlike.join(", ")}; their difference says little`]
+            : []),
+          ...(isPartial
+            ? [
+                record === null
+                  ? `${both} share no prompt, so that nothing is paired`
+                  : `${record.n_pairs} rollouts of shared prompts are paired, of ${evaluations[0]!.evaluation.details.length} and ` +
+                    `${evaluations[at + 1]!.evaluation.details.length}`,
+              ]
             : []),
         ];
         for (const warning of warnings) {
