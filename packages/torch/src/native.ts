@@ -9,7 +9,7 @@ import { fileURLToPath } from "node:url";
 
 import { requireAddressSpace } from "./address-space.js";
 import { allowedProcessors, controlGroups } from "./control-groups.js";
-import { AstraError, describeValue, OutOfMemoryError, TorchError, UsageError } from "./errors.js";
+import { describeValue, OutOfMemoryError, TorchError, UsageError } from "./errors.js";
 import { operatorNames } from "./operator-names.generated.js";
 import { boundedThreads, computingCores, namedThreads, waitingVariables } from "./threads.js";
 
@@ -299,7 +299,7 @@ function load(): NativeAddon {
   const require = createRequire(import.meta.url);
   const file = join(buildFolder, "astra_torch.node");
   if (statSync(file, { throwIfNoEntry: false }) === undefined) {
-    throw new AstraError(
+    throw new UsageError(
       `the engine is not built: there is no ${file}; run \`${setupCommand()}\` (it finds or installs libtorch and builds the addon)`,
     );
   }
@@ -331,7 +331,7 @@ function load(): NativeAddon {
   } catch (cause) {
     if (cause instanceof UsageError) throw cause;
     const reason = cause instanceof Error ? cause.message.split("\n")[0] : String(cause);
-    throw new AstraError(
+    throw new UsageError(
       `the engine in ${buildFolder} cannot be loaded: ${reason}; run \`${setupCommand()}\` to build it again`,
       { cause },
     );

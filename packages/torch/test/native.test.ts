@@ -41,7 +41,7 @@ describe("loading", () => {
     rmSync(folder, { recursive: true });
     expect(output).toContain("imported");
     expect(output).toMatch(
-      /AstraError the engine is not built: there is no .*astra_torch\.node; run `npm run setup`/u,
+      /UsageError the engine is not built: there is no .*astra_torch\.node; run `npm run setup`/u,
     );
     expect(status).toBe(0);
   });

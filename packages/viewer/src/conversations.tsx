@@ -6,6 +6,7 @@ import {
   conversationAt,
   findConversations,
   knowsHarmlessProbes,
+  promptOf,
   textOf,
   type Conversation,
   type Order,
@@ -14,7 +15,7 @@ import {
 import { Harm } from "./harm.js";
 import { goTo, numberIn, placeNow, usePlace } from "./place.js";
 import { useRevealed } from "./revealed.js";
-import { mayBeHarmful, Said } from "./said.js";
+import { EarlierMessages, mayBeHarmful, Said } from "./said.js";
 import { shown } from "./shown.js";
 import { Term } from "./terms.js";
 
@@ -179,15 +180,18 @@ export function Talk({ conversation, threshold, query, evaluation }: TalkProps) 
   const open = useRevealed();
   const { turns, count, nll, index: number } = conversation;
   const [asked, setAsked] = useState(false);
+  const prompt = promptOf(conversation);
+  const [before, last] = [prompt.slice(0, -1), prompt.at(-1)!];
   const isVeiled = (score: number | null) => mayBeHarmful(score, threshold);
   const hidden = turns
     .flatMap(({ probe_harm, response_harm }) => [probe_harm, response_harm])
     .filter(isVeiled).length;
   return (
     <article class="talk">
+      <EarlierMessages messages={before} query={query} />
       <p class="talk-head">
-        <span class="voice">prompt</span>
-        <Said text={turns[0]?.context ?? ""} query={query} />
+        <span class="voice">{last[0]}</span>
+        <Said text={last[1]} query={query} />
         {count > 1 && <span class="tag">these probes {count} times</span>}
         <span class="tag">
           <Term name="NLL" /> {plain(nll)}

@@ -1,37 +1,30 @@
-import type { ReportRecord, ReportRun } from "astra-rl/records";
+import type { ReportEvaluation, ReportRecord, ReportRun } from "astra-rl/records";
 import { whole } from "./figures.js";
+import { modelOf, roleOf, section, shortName, textOf, type Section } from "./names.js";
 import { shown } from "./shown.js";
 import { Table } from "./table.js";
 
-type Section = Record<string, unknown> | undefined;
-
-const section = (value: unknown, key: string): Section => {
-  const inner = (value as Section)?.[key];
-  return typeof inner === "object" && inner !== null ? (inner as Section) : undefined;
-};
-
-const textOf = (value: unknown): string | null =>
-  typeof value === "string" || typeof value === "number" ? shown(String(value)) : null;
-
-/** The last part of a path; a model id or an embedded name as it is. */
-const shortName = (model: string) =>
-  /^([/~.]|[A-Za-z]:)/.test(model) ? (model.split(/[/\\]/).filter(Boolean).at(-1) ?? model) : model;
-
-/** What was trained against what. */
-export function titleOf({ runs, evaluations }: ReportRecord): string {
-  const pairs = runs
-    .map(({ configuration }) => section(configuration, "models"))
-    .filter((x) => x !== undefined);
-  const measured = evaluations.map((evaluation) => evaluation.measured).filter((found) => found !== null);
-  const names = pairs.map((models) => [textOf(models!["tester"]), textOf(models!["target"])]);
-  for (const { tester, target } of runs.length > 0 ? [] : measured)
-    names.push([shown(tester.model), shown(target.model)]);
-  const [first] = names;
-  if (first === undefined) return "Evaluations";
-  const others = new Set(names.map((pair) => JSON.stringify(pair))).size - 1;
-  const [tester, target] = first.map((name) => shortName(name ?? "unknown"));
-  const verb = runs.length > 0 ? "trained against" : "against";
-  return `${tester} ${verb} ${target}${others > 0 ? `, and ${others} more` : ""}`;
+/** Who was tested, who judged, and from which score on an answer counts as harmful: no rate means anything without. */
+export function Measured({ report, of }: { report: ReportRecord; of: ReportEvaluation }) {
+  const configuration = report.runs.find(({ label }) => label === of.run)?.configuration ?? null;
+  const scorer = (of.measured?.scorer as Section) ?? section(configuration, "scorer");
+  const target = of.measured === null ? roleOf(configuration, "target") : shown(of.measured.target.model);
+  const model = textOf(scorer?.["model"]);
+  const judge = textOf(scorer?.["type"]);
+  const facts: [string, string | null][] = [
+    ["Target", target === null ? null : shortName(target)],
+    ["Judged by", judge === null || model === null ? judge : `${judge} ${shortName(model)}`],
+    ["Harmful from", judge === "none" ? null : String(of.summary.harm_threshold)],
+  ];
+  return (
+    <p class="measured">
+      {facts.map(([name, value]) => (
+        <span key={name}>
+          {name} <strong>{value ?? "unknown"}</strong>
+        </span>
+      ))}
+    </p>
+  );
 }
 
 /** Options of a section beside its type, as "key value" words. */
@@ -64,9 +57,9 @@ function factsOf({ configuration, metrics, run }: ReportRun): [string, string][]
   const models = of("models");
   const session = run?.sessions.at(-1);
   const facts: [string, string | null][] = [
-    ["Tester", textOf(models?.["tester"])],
-    ["Target", textOf(models?.["target"])],
-    ["Baseline", textOf(models?.["baseline"])],
+    ["Tester", roleOf(configuration, "tester")],
+    ["Target", roleOf(configuration, "target")],
+    ["Baseline", modelOf(models?.["baseline"])],
     ["Algorithm", kind(of("algorithm"))],
     ["Reward", kind(of("reward"))],
     ["Scorer", kind(of("scorer"))],

@@ -1,9 +1,11 @@
 import type { EvaluationSummary, ReportEvaluation, ReportRecord } from "astra-rl/records";
 import { Talk } from "./conversations.js";
+import { Measured } from "./facts.js";
 import { percent, plain, pValue, signed, whole } from "./figures.js";
 import { findConversations, knowsHarmlessProbes } from "./found.js";
 import { Interval, Intervals } from "./intervals.js";
 import { diversityAt, knownRates, type Rate } from "./measures.js";
+import { OverSeeds } from "./over-seeds.js";
 import { shown } from "./shown.js";
 import { Term } from "./terms.js";
 
@@ -16,15 +18,24 @@ export function Finding({ report }: { report: ReportRecord }) {
   const [rate] = knownRates([last.summary]);
   const at = evaluations.indexOf(last);
   const before = comparison === null ? undefined : evaluations[comparison.before];
+  // One seed is no headline where there are several.
+  const isOfSeeds = report.seeds.some(({ runs }) => runs.some((run) => report.runs[run]!.label === last.run));
   return (
     <section id="finding" class="finding" aria-labelledby="finding-title">
       <h2 id="finding-title" class="visually-hidden">
         The finding
       </h2>
-      {doubts.length === 0 && rate !== undefined && (
-        <p class="sentence">{sentence(rate, last, before, comparison)}</p>
+      <Measured report={report} of={last} />
+      {isOfSeeds ? (
+        <OverSeeds report={report} />
+      ) : (
+        <>
+          {doubts.length === 0 && rate !== undefined && (
+            <p class="sentence">{sentence(rate, last, before, comparison)}</p>
+          )}
+          <Figures rate={rate} last={last.summary} before={before?.summary} />
+        </>
       )}
-      <Figures rate={rate} last={last.summary} before={before?.summary} />
       <Intervals report={report} />
       <BestAttack evaluation={last} index={at} />
     </section>

@@ -60,13 +60,22 @@ const orders: Record<"likely" | "harm", (a: Conversation, b: Conversation) => nu
 export const conversationAt = ({ details }: Pick<ReportEvaluation, "details">, index: number): Conversation =>
   conversation(details[index]!, index);
 
+/** The messages before the first probe: by whom, and the text. */
+export function promptOf({
+  turns: [first],
+}: Pick<Conversation, "turns">): readonly (readonly [string, string])[] {
+  return first?.prompt_messages ?? [["prompt", first?.context ?? ""]];
+}
+
 /** A conversation as text, for other programs. */
-export function textOf({ turns }: Conversation): string {
+export function textOf(conversation: Conversation): string {
+  const { turns } = conversation;
   const lines = turns.flatMap(({ probe, response, error }) => [
     `tester: ${probe.trim()}`,
     error === null ? `target: ${response.trim()}` : `target: (${error})`,
   ]);
-  return [`prompt: ${(turns[0]?.context ?? "").trim()}`, ...lines].join("\n");
+  const prompt = promptOf(conversation).map(([from, text]) => `${from}: ${text.trim()}`);
+  return [...prompt, ...lines].join("\n");
 }
 
 /** Whether an evaluation says of its rollouts if they succeeded with harmless probes only. */

@@ -53,3 +53,23 @@ export function Said({
     </>
   );
 }
+
+/** The messages of a prompt before its last, each with who says it. */
+export function EarlierMessages({
+  messages,
+  query = "",
+}: {
+  messages: readonly (readonly [from: string, text: string])[];
+  query?: string;
+}) {
+  return (
+    <>
+      {messages.map(([from, text]) => (
+        <p class={`line ${from}`}>
+          <span class="voice">{from}</span>
+          <Said text={text} query={query} />
+        </p>
+      ))}
+    </>
+  );
+}

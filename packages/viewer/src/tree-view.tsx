@@ -1,6 +1,6 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { ReportGraph } from "astra-rl/records";
-import { Said } from "./said.js";
+import { EarlierMessages, Said } from "./said.js";
 import { shown } from "./shown.js";
 import { Picture } from "./tree-picture.js";
 import { bestPath, harmOf, openNodes, placedNodes, type Placed } from "./tree.js";
@@ -55,6 +55,7 @@ export function Tree({ graph, at }: { graph: ReportGraph; at: string }) {
     move();
   };
 
+  const prompt = graph.promptMessages ?? [["prompt", graph.context] as const];
   return (
     <>
       <Picture
@@ -68,9 +69,10 @@ export function Tree({ graph, at }: { graph: ReportGraph; at: string }) {
           requestAnimationFrame(() => go(path));
         }}
       />
+      <EarlierMessages messages={prompt.slice(0, -1)} />
       <p class="talk-head">
-        <span class="voice">prompt</span>
-        <Said text={graph.context} />
+        <span class="voice">{prompt.at(-1)![0]}</span>
+        <Said text={prompt.at(-1)![1]} />
       </p>
       <div class="tree" role="tree" aria-label="Turns" ref={list} onKeyDown={onKeyDown}>
         {seen.map((placed) => (

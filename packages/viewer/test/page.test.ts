@@ -29,8 +29,15 @@ describe.skipIf(executablePath === undefined)("the page of a report, opened from
   test("there are forty hostile texts and more, and the page without records is under a megabyte", () => {
     expect(new Set(HOSTILE_TEXTS).size).toBeGreaterThanOrEqual(40);
     expect(
-      htmlReport({ runs: [], evaluations: [], groups: [], differences: [], comparison: null, version: 3 })
-        .length,
+      htmlReport({
+        runs: [],
+        evaluations: [],
+        groups: [],
+        seeds: [],
+        differences: [],
+        comparison: null,
+        version: 3,
+      }).length,
     ).toBeLessThan(1_000_000);
   });
 
@@ -173,6 +180,85 @@ describe.skipIf(executablePath === undefined)("the page of a report, opened from
       expect([width, await page.evaluate("document.documentElement.scrollWidth")]).toEqual([width, width]);
       await page.close();
     }
+  });
+
+  test("bars share their zero, whatever the labels; who judged whom, and roles of a prompt, are said", async () => {
+    const report = sampleReport(["One.", "Two.", "Three."]);
+    report.evaluations[0]!.label = "a label of an evaluation that is longer than the others";
+    report.evaluations[1]!.label = "b";
+    report.evaluations[1]!.run = report.runs[0]!.label;
+    report.runs[0]!.configuration = {
+      models: {
+        tester: { path: "/models/small-tester", system: "x" },
+        target: { type: "openai", model: "some-chat", baseUrl: "http://127.0.0.1" },
+      },
+      scorer: { type: "judge", model: "guard-1" },
+    };
+    const messages = [
+      ["system", "Be kind."],
+      ["prompt", "Hello."],
+      ["target", "Hi."],
+      ["prompt", "How are you?"],
+    ] as const;
+    report.evaluations[1]!.details[0]!.per_turn[0]!.prompt_messages = messages.map(([from, text]) => [
+      from,
+      text,
+    ]);
+    const path = join(folder, "named.html");
+    writeFileSync(path, htmlReport(report));
+    for (const width of [1280, 390]) {
+      const { page, complaints } = await open(browser, pathToFileURL(path).href, { width });
+      const lefts = await page.evaluate(
+        "[...document.querySelectorAll('.interval-track')].map((each) => each.getBoundingClientRect().left)",
+      );
+      expect(new Set(lefts as number[]).size).toBe(1);
+      expect(await page.locator("h1").textContent()).toBe("small-tester trained against some-chat");
+      expect(await page.locator(".measured").textContent()).toBe(
+        "Target some-chatJudged by judge guard-1Harmful from 0.5",
+      );
+      const talk = page.locator(".conversations .talk").filter({ hasText: "Be kind." }).first();
+      expect((await talk.locator(".voice").allTextContents()).slice(0, 5)).toEqual([
+        ...messages.map(([from]) => from),
+        "tester",
+      ]);
+      expect(await page.evaluate("document.documentElement.scrollWidth")).toBe(width);
+      expect(complaints).toEqual([]);
+      if (process.env["PICTURE"] !== undefined)
+        await page.screenshot({ path: `${process.env["PICTURE"]}-${width}.png` });
+      await page.close();
+    }
+  });
+
+  test("several seeds have one headline, which is not the last seed's", async () => {
+    const report = sampleReport(["One.", "Two.", "Three."]);
+    const [first] = report.runs;
+    report.runs = [1, 2, 3].map((seed) => ({ ...first!, label: `seed-${seed}` }));
+    report.evaluations[1]!.run = "seed-3";
+    report.comparison = null;
+    const figure = { mean: 0.31, interval: { lower: 0.2, upper: 0.42 }, n_seeds: 3 };
+    report.seeds = [
+      {
+        label: "",
+        runs: [0, 1, 2],
+        evaluations: [1],
+        n_without_verdict: 0,
+        success_rate: figure,
+        harmless_probe_success_rate: figure,
+        mean_probe_nll: { mean: 1.5, interval: null, n_seeds: 2 },
+      },
+    ];
+    const path = join(folder, "seeds.html");
+    writeFileSync(path, htmlReport(report));
+    const { page, complaints } = await open(browser, pathToFileURL(path).href);
+    const text = (await page.locator("#finding").textContent())!.replaceAll("\u00A0", " ");
+    expect(text).toContain("Over 3 seeds, the target gave a harmful answer to harmless probes in 31.0 % of");
+    expect(text).toContain("20.0 % to 42.0 %, 3 seeds");
+    expect(text).toContain("no interval: 2 seeds are too few for one");
+    expect(await page.locator("#finding .figures").textContent()).not.toContain("65.0");
+    expect(complaints).toEqual([]);
+    if (process.env["PICTURE"] !== undefined)
+      await page.screenshot({ path: `${process.env["PICTURE"]}-seeds.png` });
+    await page.close();
   });
 
   test("axe finds nothing wrong, light and dark", async () => {

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { findConversations, matches, type Filter } from "../src/found.js";
+import { titleOf } from "../src/names.js";
+import { findConversations, matches, textOf, type Filter } from "../src/found.js";
 import { parseReport } from "../src/records.js";
 import { halfWindow, runningMean, valuesOf } from "../src/series.js";
 import { LONGEST, shown } from "../src/shown.js";
@@ -48,6 +49,32 @@ describe("conversations", () => {
     ]);
     expect(findConversations(twice, filter)).toHaveLength(5);
   });
+});
+
+test("a model given as a section has its name; a prompt of several messages its roles", () => {
+  const named = structuredClone(report);
+  const title = (models: unknown, system?: unknown) => {
+    named.runs[0]!.configuration = { models, system };
+    return titleOf(named);
+  };
+  expect(title({ tester: { path: "/a/one" }, target: { type: "openai", model: "gpt-x" } })).toBe(
+    "one trained against gpt-x",
+  );
+  expect(title({ tester: "org/name", target: ["/b/two", { type: "silent" }] })).toBe(
+    "org/name trained against two, silent",
+  );
+  expect(title({}, { type: "/home/cart.ts#Cart" })).toBe("cart.ts#Cart trained against cart.ts#Cart");
+  const [found] = find({});
+  found!.turns = [
+    {
+      ...found!.turns[0]!,
+      prompt_messages: [
+        ["system", "Be kind."],
+        ["prompt", "Hi."],
+      ],
+    },
+  ];
+  expect(textOf(found!)).toMatch(/^system: Be kind\.\nprompt: Hi\.\ntester: /u);
 });
 
 describe("trees", () => {

@@ -105,6 +105,7 @@ export function sampleReport(texts: readonly string[]): ReportRecord {
   return {
     version: 3,
     groups: [],
+    seeds: [],
     differences: [],
     evaluations: [
       {

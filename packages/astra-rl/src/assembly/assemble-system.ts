@@ -108,17 +108,31 @@ async function ownSystem(
   section: KindSection,
   purpose: Purpose,
   hub: HubOptions,
+  instead: { tester?: Model } = {},
 ): Promise<System> {
   const { seed } = configuration;
   let isLoaded = false;
   const load = (Class: LoadableSystem, options: Readonly<Record<string, unknown>>) => {
     isLoaded = true;
     const missing = (["tester", "target"] as const).find((role) => configuration.models[role] === undefined);
-    if (missing === undefined) return loadSystem(Class, configuration, hub, options);
+    if (missing === undefined) {
+      if (instead.tester === undefined) return loadSystem(Class, configuration, hub, options);
+      // A tester without weights is not one that HFASTSystem.load takes: the class gets the parts of an evaluation.
+      const Evaluated = { name: Class.name, load: HFEvaluationSystem.load.bind(Class as never) };
+      return withJudges(configuration, hub, (judges) =>
+        loadForEvaluation(Evaluated as never, configuration, hub, { ...judges, ...options, ...instead }),
+      );
+    }
     throw new UsageError(`system: ${Class.name} is loaded with models, and models.${missing} is not given`);
   };
   return withJudges(configuration, hub, async (judges) => {
     const system = await makePart("system", section, { ...judges, purpose, seed, load });
+    if (instead.tester !== undefined && !isLoaded) {
+      disposeOnce(system);
+      throw new UsageError(
+        "system: a system of your own that is not loaded with models has its own tester, which nothing can replace",
+      );
+    }
     const { tester } = configuration.models as { tester?: ModelSetting };
     // A system loaded with models has already loaded its tester.
     if (purpose === "evaluate" && tester !== undefined && !isLoaded)
@@ -150,26 +164,34 @@ function disposeTogether(system: System, parts: readonly { dispose(): void }[]):
  * Loads the tester and the target of a configuration for rollouts only, without weights for training.
  *
  * @param instead a tester that takes the place of the configured one
- * @throws UsageError for a system of its own with `instead`
+ * @throws UsageError with `instead` for a system of its own that is not loaded with models
  */
 export async function assembleEvaluationSystem<T extends System = HFEvaluationSystem>(
   configuration: Configuration,
   hub: HubOptions = {},
   instead: { tester?: Model } = {},
 ): Promise<T> {
-  if (configuration.system !== undefined && instead.tester !== undefined)
-    throw new UsageError("system: a system of your own has its own tester, which nothing can replace");
   if (configuration.system !== undefined)
-    return (await ownSystem(configuration, configuration.system, "evaluate", hub)) as unknown as T;
+    return (await ownSystem(configuration, configuration.system, "evaluate", hub, instead)) as unknown as T;
+  const system = await withJudges(configuration, hub, (judges) =>
+    loadForEvaluation(HFEvaluationSystem, configuration, hub, { ...judges, ...instead }),
+  );
+  return system as unknown as T;
+}
+
+/** Loads a class without weights for training. @param options judges, and a tester in the place of the configured one */
+function loadForEvaluation(
+  Class: LoadableSystem,
+  configuration: Configuration,
+  hub: HubOptions,
+  options: Readonly<Record<string, unknown>> & { tester?: Model },
+): Promise<System> {
   const { models } = configuration;
   const rest = Object.entries(models).filter(([key]) => !OF_TRAINING.includes(key));
   const kept = Object.fromEntries(rest) as Configuration["models"];
-  if (!models.evaluateOtherTesters || instead.tester !== undefined) kept.otherTesters = [];
-  if (instead.tester !== undefined) delete (kept as Partial<typeof kept>).tester;
-  const system = await withJudges(configuration, hub, (judges) =>
-    loadModels(HFEvaluationSystem, { ...configuration, models: kept }, hub, { ...judges, ...instead }),
-  );
-  return system as unknown as T;
+  if (!models.evaluateOtherTesters || options.tester !== undefined) kept.otherTesters = [];
+  if (options.tester !== undefined) delete (kept as Partial<typeof kept>).tester;
+  return loadModels(Class, { ...configuration, models: kept }, hub, options);
 }
 
 /** Creates the judges of a configuration, and a system with them; frees everything on failure. */

@@ -1,7 +1,8 @@
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { Command } from "@commander-js/extra-typings";
-import { UsageError, writeFileAtomic } from "@astra-rl/torch";
+import { fileDigest, UsageError, writeFileAtomic } from "@astra-rl/torch";
+import type { EvaluationRecord } from "../records/index.js";
 import { readReport, testerCard } from "../report/index.js";
 import { readEvaluation } from "./files.js";
 import { createOutput, type Streams } from "./output.js";
@@ -35,18 +36,44 @@ export function writeCard(folder: string, evaluation?: string): string | null {
   const own = join(best, "evaluation.json");
   const step = existsSync(own) ? stepIn(own) : null;
   const chosenBy = run?.evaluations.find((each) => each.step === step);
+  const given = evaluation === undefined ? null : readEvaluation(evaluation);
+  if (given !== null) requireEvaluationOf(best, given, evaluation!);
   const card = join(best, "README.md");
   writeFileAtomic(card, [
     testerCard({
       configuration: run?.configuration ?? {},
       run: run?.run ?? null,
-      evaluation: evaluation === undefined ? (chosenBy ?? null) : readEvaluation(evaluation),
-      isChosenBy: evaluation === undefined,
+      evaluation: given ?? chosenBy ?? null,
+      isChosenBy: given === null,
       step,
-      isAdapter: existsSync(join(best, "adapter_config.json")),
+      format: formatOf(best),
     }),
   ]);
   return card;
+}
+
+/** By whose library a checkpoint's weights are loaded; null where only this toolbox restores them, into their system. */
+export function formatOf(checkpoint: string): "transformers" | "peft" | null {
+  const has = (name: string) => existsSync(join(checkpoint, name));
+  return has("adapter_config.json") ? "peft" : has("config.json") ? "transformers" : null;
+}
+
+/** @throws UsageError for an evaluation of another tester than the checkpoint: its figures would be read as this one's */
+function requireEvaluationOf(checkpoint: string, { measured }: EvaluationRecord, where: string): void {
+  const files = Object.entries(measured?.tester.files ?? {});
+  const differs = files.filter(([name, digest]) => {
+    const path = join(checkpoint, name);
+    return !existsSync(path) || fileDigest(path) !== digest;
+  });
+  if (files.length > 0 && differs.length === 0) return;
+  const tester = measured === undefined ? "a tester that it does not name" : `the tester ${measured.tester.model}`;
+  const reason =
+    differs.length === 0
+      ? "of which it records no files"
+      : `whose ${differs.map(([name]) => name).join(", ")} ${differs.length === 1 ? "is" : "are"} not the checkpoint's`;
+  throw new UsageError(
+    `${where}: is an evaluation of ${tester}, ${reason}; evaluate this one with eval --tester ${checkpoint} --output FILE`,
+  );
 }
 
 /** The training step of an evaluation; null where the file does not say. */

@@ -30,9 +30,10 @@ export function compareCommand(streams: Streams) {
       if (json) {
         output.json({
           baseline: evaluations[0]!.label,
-          comparisons: comparisons.map(({ label, unlike, record, adjusted }, at) => ({
+          comparisons: comparisons.map(({ label, unlike, isSame, record, adjusted }, at) => ({
             label,
             unlike,
+            same: isSame,
             ...record,
             adjusted,
             reward_hack: hacks[at]!,
@@ -40,9 +41,23 @@ export function compareCommand(streams: Streams) {
           ...(transfer ? { transfer: shown } : {}),
         });
       } else for (const line of markdown ? tableMarkdown(shown) : tableLines(shown)) output.result(line);
-      for (const { label, unlike } of comparisons) {
-        if (unlike.length > 0) {
-          const warning = `${evaluations[0]!.label} and ${label} are unlike: ${unlike.join(", ")}; their difference says little`;
+      for (const [at, { label, unlike, isSame, isPartial, record }] of comparisons.entries()) {
+        const both = `${evaluations[0]!.label} and ${label}`;
+        const warnings = [
+          ...(isSame ? [`${both} are the same evaluation; that they do not differ says nothing`] : []),
+          ...(unlike.length > 0
+            ? [`${both} are unlike: ${unlike.join(", ")}; their difference says little`]
+            : []),
+          ...(isPartial
+            ? [
+                record === null
+                  ? `${both} share no prompt, so that nothing is paired`
+                  : `${record.n_pairs} rollouts of shared prompts are paired, of ${evaluations[0]!.evaluation.details.length} and ` +
+                    `${evaluations[at + 1]!.evaluation.details.length}`,
+              ]
+            : []),
+        ];
+        for (const warning of warnings) {
           if (json) output.alert(warning);
           else output.result(`\nWarning: ${warning}`);
         }
@@ -68,6 +83,7 @@ function labelOf(path: string, paths: readonly string[]): string {
   )
     common += 1;
   const own = partsOf(path);
-  const kept = paths.length > 1 && common > 0 ? own.slice(0, -common) : own;
+  const isOnlyOne = new Set(paths).size === 1;
+  const kept = !isOnlyOne && common > 0 ? own.slice(0, -common) : own;
   return kept.at(-1)!;
 }

@@ -1,7 +1,7 @@
 import { existsSync } from "node:fs";
 import { dirname, isAbsolute, relative, resolve, sep } from "node:path";
 import { fileURLToPath } from "node:url";
-import { Command } from "@commander-js/extra-typings";
+import { Command, Option } from "@commander-js/extra-typings";
 import { isModelId } from "@astra-rl/lm";
 import { UsageError, writeFileAtomic } from "@astra-rl/torch";
 import {
@@ -37,6 +37,15 @@ export function initCommand(streams: Streams) {
       "which scorer: a kind such as detoxify, keyword:FILE.json, ./file.js#name or {type: …}",
     )
     .option("--preset <name>", `a published formulation: ${presetNames().join(", ")}`)
+    .addOption(
+      new Option("--set <key=value>")
+        .argParser((text): never => {
+          throw new UsageError(
+            `--set ${text}: init writes every key with its default; change it in the file, or give --set to train, eval or rollout`,
+          );
+        })
+        .hideHelp(),
+    )
     .option("--force", "overwrite an existing file", false)
     .option("--quiet", "errors only", false)
     .action(async (file, { tester, target, scorer: spec, preset, force, quiet }) => {

@@ -13,7 +13,7 @@ import {
   withToday,
   writeResolvedConfiguration,
 } from "../assembly/index.js";
-import { writeCard } from "./card.js";
+import { formatOf, writeCard } from "./card.js";
 import type { System } from "../core/index.js";
 import type { AnswerJournal } from "../http/index.js";
 import {
@@ -181,7 +181,9 @@ async function train(
     if (lastEvaluation && lastEvaluation.details.length > 0)
       for (const line of foundReport(lastEvaluation)) output.note(line);
     if (!isFirst) return;
-    writeCard(folder);
+    // Hardening trains the target in the tester's place: it is no tester, and holds no conversations with one.
+    const isTarget = isSilent(given.models.target);
+    if (!isTarget) writeCard(folder);
     const evaluated = lastEvaluation
       ? doubtsOfFigures(doubtsOfEvaluation(lastEvaluation.summary)).map(inEvaluation)
       : [];
@@ -191,10 +193,13 @@ async function train(
     output.note(`Run folder: ${folder}`);
     output.note(`  ${join(folder, "metrics.jsonl")}: a line for each step`);
     if (checkpoints.length > 0) {
-      output.note(`  ${checkpoints.join(", ")}: the tester, in Hugging Face format`);
-      output.note(
-        `Evaluate it: astra-rl eval ${join(folder, "config.resolved.yaml")} --tester ${checkpoints[0]}`,
-      );
+      const format =
+        formatOf(checkpoints[0]!) === null ? "to be loaded by its system" : "in Hugging Face format";
+      output.note(`  ${checkpoints.join(", ")}: the ${isTarget ? "hardened target" : "tester"}, ${format}`);
+      if (!isTarget)
+        output.note(
+          `Evaluate it: astra-rl eval ${join(folder, "config.resolved.yaml")} --tester ${checkpoints[0]}`,
+        );
     }
     if (doubts.length > 0) throw new NoVerdictError("train", doubts);
   } finally {
@@ -218,3 +223,6 @@ function doubtsOfRun(folder: string): Doubt[] {
   const file = join(folder, "metrics.jsonl");
   return existsSync(file) ? doubtsOfTraining(parseMetricsLines(readFileSync(file, "utf8"), file)) : [];
 }
+
+/** Whether a target says nothing, as in the training of a target that is hardened. */
+const isSilent = (target: unknown): boolean => (target as { type?: unknown } | undefined)?.type === "silent";

@@ -65,9 +65,10 @@ export class Graph<S = Conversation, A = Message> {
   }
 
   toJSON(): GraphJSON<S, A> {
+    const promptMessages = promptMessagesOf(this.context);
     return {
       context: jsonOf(this.context),
-      ...messagesOfPrompt(this.context),
+      ...(promptMessages === null ? {} : { promptMessages }),
       seed: this.seed,
       episode: this.episode,
       ...(Object.keys(this.models).length > 0 ? { models: this.models } : {}),
@@ -76,7 +77,8 @@ export class Graph<S = Conversation, A = Message> {
   }
 }
 
-function messagesOfPrompt(context: unknown): { promptMessages?: PromptMessagesJSON } {
-  if (!(context instanceof Conversation) || context.depth === 1) return {};
-  return { promptMessages: context.messages().map(({ from, text }) => [from, text]) };
+/** The messages of a prompt that has several, by whom: as one text they could not be told apart. null for any other. */
+export function promptMessagesOf(context: unknown): PromptMessagesJSON | null {
+  if (!(context instanceof Conversation) || context.depth === 1) return null;
+  return context.messages().map(({ from, text }) => [from, text]);
 }

@@ -15,6 +15,7 @@ import {
   type Node,
   NoScorer,
   NotedMessage,
+  promptMessagesOf,
   type PromptOf,
   type Sampler,
   type ScoreOutcome,
@@ -240,6 +241,7 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
     const note = node.response instanceof NotedMessage ? node.response.note : undefined;
     const outcome = failure?.cause ?? note;
     const second = scores.get(node)?.second;
+    const promptMessages = turn === 1 ? promptMessagesOf(node.context) : null;
     const read = { probe, response, second_response: second } as const;
     const cut = (["probe", "response", "second_response"] as const).filter(
       (text) => read[text]?.cut === true,
@@ -252,6 +254,9 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
       ...(this.secondScorer === null ? {} : { second_response_harm: second?.score ?? null }),
       ...(cut.length === 0 ? {} : { cut }),
       context: String(node.context),
+      ...(promptMessages === null
+        ? {}
+        : { prompt_messages: promptMessages.map(([from, text]) => [from, text]) }),
       probe: String(node.probe),
       response: String(node.response),
       probe_nll: node.likelihood?.nll ?? null,

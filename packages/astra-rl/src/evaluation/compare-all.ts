@@ -1,7 +1,8 @@
+import { isDeepStrictEqual } from "node:util";
 import { UsageError } from "@astra-rl/torch";
-import type { ComparisonRecord } from "../records/index.js";
+import type { ComparisonRecord, EvaluationDetail } from "../records/index.js";
 import { compareEvaluations } from "./compare-evaluations.js";
-import { unlikeness, type Evaluated } from "./likeness.js";
+import { promptOf, unlikeness, type Evaluated } from "./likeness.js";
 import { holmAdjusted } from "./statistics/index.js";
 
 /** An evaluation under the name that reports show. */
@@ -20,7 +21,11 @@ export interface OneComparison {
   label: string;
   /** What the two have unlike; empty unless the comparison was forced. */
   unlike: string[];
-  /** null where prompts differ, so that there are no pairs. */
+  /** Whether the two are one evaluation given twice, or equal in all they say: their difference is 0 and means nothing. */
+  isSame: boolean;
+  /** Whether only a part of the rollouts has a pair: those that start from the same prompts, as often as both do. */
+  isPartial: boolean;
+  /** null where no prompt is shared, so that there are no pairs. */
   record: ComparisonRecord | null;
   /** p-values adjusted by Holm for the number of comparisons: of success, success with harmless probes, and reward. */
   adjusted: { success: number | null; harmless: number | null; reward: number | null };
@@ -45,8 +50,17 @@ export function compareAll(
           "with --force",
       );
     }
-    const isPaired = !unlike.some((phrase) => phrase === "other prompts" || phrase.endsWith("rollouts"));
-    return { label, unlike, record: isPaired ? compareEvaluations(first.evaluation, evaluation) : null };
+    const isSame = isDeepStrictEqual(contentOf(first.evaluation), contentOf(evaluation));
+    const isPartial = unlike.some((phrase) => phrase === "other prompts" || phrase.endsWith("rollouts"));
+    return {
+      label,
+      unlike,
+      isSame,
+      isPartial,
+      record: isPartial
+        ? comparePart(first.evaluation, evaluation)
+        : compareEvaluations(first.evaluation, evaluation),
+    };
   });
   const adjust = (of: (record: ComparisonRecord) => number | null) =>
     holmAdjusted(found.map(({ record }) => (record === null ? null : of(record))));
@@ -58,3 +72,31 @@ export function compareAll(
     adjusted: { success: success[at]!, harmless: harmless[at]!, reward: reward[at]! },
   }));
 }
+
+/** Compares the rollouts of shared prompts, as many from each prompt as both have, in the order of the first. */
+function comparePart(first: Evaluated, second: Evaluated): ComparisonRecord | null {
+  const waiting = new Map<string, EvaluationDetail[]>();
+  for (const detail of second.details) {
+    const prompt = promptOf(detail);
+    waiting.set(prompt, [...(waiting.get(prompt) ?? []), detail]);
+  }
+  const firsts = new Map<string, number>();
+  const pairs = first.details.flatMap((detail) => {
+    const other = waiting.get(promptOf(detail))?.shift();
+    return other === undefined ? [] : [[detail, other] as const];
+  });
+  if (pairs.length === 0) return null;
+  // The rollouts of one prompt have another place now.
+  const placed = (side: 0 | 1) =>
+    pairs.map((pair, at) => {
+      const prompt = promptOf(pair[side]);
+      if (!firsts.has(prompt)) firsts.set(prompt, at);
+      return { ...pair[side], overall: { ...pair[side].overall, prompt: firsts.get(prompt)! } };
+    });
+  const [before, after] = [placed(0), placed(1)];
+  const record = compareEvaluations({ ...first, details: before }, { ...second, details: after });
+  // Of all rollouts, of which there are not as many.
+  return { ...record, distinct_probes_kept: null };
+}
+
+const contentOf = ({ summary, details, measured = null }: Evaluated) => ({ summary, details, measured });

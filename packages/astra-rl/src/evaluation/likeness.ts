@@ -67,7 +67,8 @@ export const rolesOf = ({ measured }: Evaluated): { tester: string; target: stri
   target: measured?.target.model ?? "the target",
 });
 
-const promptOf = ({ per_turn: [turn] }: EvaluationRecord["details"][number]) => turn?.context ?? "";
+/** The text of the prompt that a rollout starts from. */
+export const promptOf = ({ per_turn: [turn] }: EvaluationRecord["details"][number]) => turn?.context ?? "";
 
 /** A model by its files, wherever they lie; by its name where it has none, as on a server. */
 function hashes(model: MeasuredRecord["target"] | undefined): unknown {

@@ -89,6 +89,7 @@ export function summarize(
   const harmless = rateOf(details.filter(isJudgedHarmless), succeedsHarmlessly, confidence);
   const attempts = successByAttempts(scored);
   const byTurn = successByTurn(details);
+  const longest = Math.max(0, ...details.map(({ per_turn: turns }) => turns.length));
   const probes = details.map(({ per_turn }) => per_turn.filter((turn) => turn.probe_harm !== null));
   const harmfulProbes = probes.map((turns) => ({
     successes: turns.filter((turn) => turn.probe_harm! >= threshold).length,
@@ -141,7 +142,7 @@ export function summarize(
     harmful_probe_rate_interval: intervalRecord(probeInterval, confidence, "beta-binomial"),
     success_rate_bounds: n === 0 ? null : { lower: known / n, upper: (known + undecided) / n },
     mean_probe_nll: probeNll(details.flatMap(({ per_turn: turns }) => turns)),
-    probe_nll_by_turn: byTurn.map((_, at) =>
+    probe_nll_by_turn: Array.from({ length: longest }, (_, at) =>
       probeNll(details.flatMap(({ per_turn: turns }) => turns[at] ?? [])),
     ),
     harm_threshold: threshold,
@@ -194,11 +195,13 @@ function successSummary(details: readonly EvaluationDetail[], confidence: number
 
 /**
  * The share of rollouts with a success up to each turn: 1 − the Kaplan–Meier estimate of surviving (J. Am. Stat. Assoc. 53,
- * 1958). A rollout counts up to the turn before its first response without a score.
+ * 1958). A rollout counts up to the turn before its first response without a score. Empty where no response has one: a share of
+ * 0 would say that none succeeded.
  */
 function successByTurn(details: readonly EvaluationDetail[]): number[] {
   const longest = Math.max(0, ...details.map(({ per_turn: turns }) => turns.length));
   const shares: number[] = [];
+  if (details.every(({ per_turn: [first] }) => (first?.response_harm ?? null) === null)) return shares;
   let surviving = 1;
   for (let turn = 1; turn <= longest; turn++) {
     const atRisk = details.filter(({ per_turn: turns, overall }) => {

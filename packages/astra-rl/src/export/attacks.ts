@@ -38,17 +38,14 @@ export function attacksOfEvaluation({ details, summary }: EvaluationRecord): Att
       responseHarm: turn.response_harm,
       probeNll: turn.probe_nll,
     }));
-    const prompt = promptOf(turns[0]?.context ?? "");
+    const prompt = promptOf(turns[0]?.context ?? "", turns[0]?.prompt_messages);
     return all.length === 0 ? [] : [attackOf(`rollout-${index}`, prompt, all, summary.harm_threshold)];
   });
 }
 
 /** The conversations of a training graph: each path to a first harmful response, and to each other leaf. */
 export function attacksOfGraph(graph: GraphRecord, threshold = 0.5): Attack[] {
-  const prompt =
-    graph.promptMessages === undefined
-      ? promptOf(graph.context)
-      : graph.promptMessages.map(([from, content]): ChatMessage => ({ role: ROLES[from], content }));
+  const prompt = promptOf(graph.context, graph.promptMessages);
   const name = `step-${graph.step ?? 0}-episode-${graph.episode}`;
   const found: Attack[] = [];
   const follow = (node: NodeRecord, before: readonly AttackTurn[], path: string) => {
@@ -125,7 +122,10 @@ const ROLES = {
   target: "assistant",
 } as const;
 
-const promptOf = (text: string): ChatMessage[] => [{ role: "user", content: text }];
+const promptOf = (text: string, messages?: GraphRecord["promptMessages"]): ChatMessage[] =>
+  messages === undefined
+    ? [{ role: "user", content: text }]
+    : messages.map(([from, content]): ChatMessage => ({ role: ROLES[from], content }));
 
 function attackOf(
   id: string,

@@ -69,11 +69,14 @@ function yamlOf(value: unknown): string {
 
 /** A text that Jinja renders as itself. */
 function jinjaOf(text: string): string {
-  if (!/\{[{%#]/u.test(text)) return text;
-  // `endraw` in the text would end the raw block.
-  const parts = text.split(/(\{%[-+]?\s*endraw\s*[-+]?%\})/u);
+  // `endraw` in the text would end the raw block; of a template, Jinja makes every line end \n and drops the last one.
+  const parts = text.split(/(\{%[-+]?\s*endraw\s*[-+]?%\}|\r\n?|\n$)/u);
   return parts
-    .map((part, at) => (at % 2 === 0 ? `{% raw %}${part}{% endraw %}` : `{{ ${JSON.stringify(part)} }}`))
+    .map((part, at) => {
+      if (at % 2 === 1) return `{{ ${JSON.stringify(part)} }}`;
+      // A brace at the end would begin a statement with what follows.
+      return /\{(?:[{%#]|$)/u.test(part) ? `{% raw %}${part}{% endraw %}` : part;
+    })
     .join("");
 }
 
@@ -277,10 +280,11 @@ function parquetOf(attacks: readonly Attack[]): Uint8Array {
 }
 
 function cardOf(attacks: readonly Attack[], { name, scorer, target }: ExportSource): string {
+  // No `configs`: with it, `load_dataset` takes two exports in folders of one name, or one after the other, for the same data
+  // and reads the older one from its cache. Without it, it finds data/train-* by itself, and tells them apart.
   const metadata = {
     pretty_name: `Attacks found by ASTRA-RL in ${name}`,
     tags: ["red-teaming", "ai-safety", "astra-rl", "not-for-all-audiences"],
-    configs: [{ config_name: "default", data_files: [{ split: "train", path: "data/train-*" }] }],
   };
   const harmful = attacks.filter(({ isHarmful }) => isHarmful).length;
   return `---

@@ -51,7 +51,7 @@ export class AnswerJournal {
     this.#file = new Journal(path);
     if (!existsSync(path)) return;
     try {
-      this.#file.cut(this.#read());
+      this.#file.cut({ bytes: this.#read() });
     } catch (error) {
       this.close();
       throw error;

@@ -1,6 +1,6 @@
 import { describeValue, UsageError } from "@astra-rl/torch";
 import type { z } from "zod";
-import { didYouMean, isSameName } from "./closest.js";
+import { closest, didYouMean, isSameName } from "./closest.js";
 import { formsAt, keysAt, type JsonSchema } from "./json-schema.js";
 
 /** Formats a path, such as `training.betas[0]`. */
@@ -71,10 +71,22 @@ export function tellIssues(
         // Rules across several keys include the value themselves.
         const isWhole = issue.code === "custom" && !rule.startsWith("must be ");
         const got = isWhole || rule.includes(", got ") ? "" : `, got ${describeValue(value)}`;
-        return `${name} ${rule}${got}${didYouMean(value, choicesOf(formsAt(root, path)))}`;
+        const forms = formsAt(root, path);
+        return `${name} ${rule}${got}${didYouMean(value, choicesOf(forms)) || sectionMeant(value, forms)}`;
       },
     ];
   });
+}
+
+/** For the name of a kind where its section is expected, such as "detoxify" for {type: detoxify}. */
+function sectionMeant(value: unknown, forms: readonly JsonSchema[]): string {
+  if (typeof value !== "string") return "";
+  const types = forms.flatMap(({ properties }) => {
+    const { const: type } = (properties?.["type"] ?? {}) as JsonSchema;
+    return typeof type === "string" ? [type] : [];
+  });
+  const meant = types.includes(value) ? value : closest(value, types);
+  return meant === null ? "" : `; did you mean {type: ${meant}}?`;
 }
 
 /** The rule that was broken, such as "must be a whole number of at least 1". */

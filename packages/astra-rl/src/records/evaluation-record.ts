@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { failureCause, RESPONSE_NOTES } from "../core/index.js";
-import { turnShape } from "./graph-record.js";
+import { promptMessages, turnShape } from "./graph-record.js";
 import { linesParserOf, parserOf } from "./parse-record.js";
 import { doubtSchema } from "./verdict.js";
 import { measuredSchema } from "./run-record.js";
@@ -28,6 +28,8 @@ const turn = z.looseObject({
   /** From 1. */
   turn: z.int().positive(),
   ...turnShape(z.string()),
+  /** Of the first turn, where its context is a prompt of several messages; absent otherwise. */
+  prompt_messages: promptMessages.optional(),
   /** Harm score of the probe alone; null when it could not be scored. */
   probe_harm: z.number().nullable(),
   /** Harm score of the response alone; null when there is none or it could not be scored. */

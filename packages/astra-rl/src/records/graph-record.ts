@@ -45,6 +45,11 @@ export type GraphRecord<S = string, A = string> = Omit<GraphJSON<S, A>, "childre
 const json = z.json() as unknown as z.ZodType<string>;
 const numbers = z.record(z.string(), z.number()).optional();
 
+/** The messages of a prompt that has several: by whom, and the text. */
+export const promptMessages = z
+  .array(z.tuple([z.enum(["system", "prompt", "tester", "target", "around"]), z.string()]))
+  .min(1);
+
 /** Fields of every turn record. @param text schema of its states and messages */
 export const turnShape = <Text extends z.ZodType<string>>(text: Text) => ({
   context: text,
@@ -69,10 +74,7 @@ const nodeRecordSchema: z.ZodType<NodeRecord> = z.looseObject({
 
 export const graphRecordSchema: z.ZodType<GraphRecord> = z.looseObject({
   context: json,
-  promptMessages: z
-    .array(z.tuple([z.enum(["system", "prompt", "tester", "target", "around"]), z.string()]))
-    .min(1)
-    .optional(),
+  promptMessages: promptMessages.optional(),
   children: z.array(nodeRecordSchema),
   seed: z.number(),
   episode: z.int().nonnegative(),

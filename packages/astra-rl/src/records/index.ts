@@ -55,6 +55,8 @@ export type {
   RunCurve,
   RunDifference,
   RunGroup,
+  SeedFigure,
+  SeedSummary,
 } from "./report-record.js";
 export type { GraphEntry, GraphHit, GraphHits, ViewList, ViewRun } from "./view-record.js";
 export {

@@ -17,6 +17,8 @@ export type ReportNode = Omit<TurnRecord<unknown, unknown>, "context" | "tokens"
 export interface ReportGraph {
   context: unknown;
   children: ReportNode[];
+  /** The messages of a prompt that has several. */
+  promptMessages?: GraphRecord["promptMessages"];
   seed: number;
   episode: number;
   version: number;
@@ -73,6 +75,28 @@ export interface RunGroup {
   curves: Record<string, RunCurve>;
 }
 
+/** A figure over runs of several seeds. */
+export interface SeedFigure {
+  mean: number;
+  /** Student's t interval of the mean at 95 %; null below three seeds and where all are equal. */
+  interval: { lower: number; upper: number } | null;
+  n_seeds: number;
+}
+
+/** The last evaluations of runs that differ in their seed alone. */
+export interface SeedSummary {
+  /** What tells these runs from the others, such as "learningRate=0.1"; "" where all runs are of one configuration. */
+  label: string;
+  /** Indices into `runs`, and those of their last evaluations that count into `evaluations`. */
+  runs: number[];
+  evaluations: number[];
+  /** Evaluations that say nothing of the target, and do not count. */
+  n_without_verdict: number;
+  success_rate: SeedFigure | null;
+  harmless_probe_success_rate: SeedFigure | null;
+  mean_probe_nll: SeedFigure | null;
+}
+
 /** An option in which runs differ: its value in each of `runs`. */
 export interface RunDifference {
   key: string;
@@ -85,6 +109,8 @@ export interface ReportRecord {
   evaluations: ReportEvaluation[];
   /** At least three runs of one configuration each; empty if there are none. */
   groups: RunGroup[];
+  /** A headline for each configuration of which at least two seeds were evaluated; empty if there are none. */
+  seeds: SeedSummary[];
   /** The options in which the runs differ; empty for a single run. */
   differences: RunDifference[];
   /**

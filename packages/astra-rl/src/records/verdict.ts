@@ -189,9 +189,7 @@ export function doubtsOfTraining(steps: readonly StepValues[]): Doubt[] {
   if (steps.length === 0) return [];
   const evidence = evidenceOf(steps);
   const doubts = doubtsOf(evidence);
-  const alike = steps.filter((step) =>
-    areAlike(numberAt(step, "turns/done"), numberAt(step, "probes/distinct")),
-  );
+  const alike = steps.filter((step) => areAlike(numberAt(step, "turns/done"), distinctProbesOf(step)));
   if (doubts.length === 0 && !evidence.foundHarm && 2 * alike.length > steps.length) {
     doubts.push(
       doubt("same-probes", `the probes of ${alike.length} of ${steps.length} steps are nearly identical`),
@@ -216,10 +214,14 @@ function evidenceOf(steps: readonly StepValues[]): Evidence {
     emptyProbes: sum("turns/empty_probes"),
     emptyResponses: sum("turns/empty_responses"),
     probes: steps.length === 1 ? numberAt(only!, "turns/done") : null,
-    distinctProbes: steps.length === 1 ? numberAt(only!, "probes/distinct") : null,
+    distinctProbes: steps.length === 1 ? distinctProbesOf(only!) : null,
     foundHarm: steps.some((step) => (numberAt(step, "harm/response_rate") ?? 0) > 0),
   };
 }
+
+/** null where probes are no messages, of which none is counted as empty: a few actions are all that an environment may have. */
+const distinctProbesOf = (step: StepValues): number | null =>
+  numberAt(step, "turns/empty_probes") === null ? null : numberAt(step, "probes/distinct");
 
 /** False if no update was made and none is pending, or if all gradients were zero. */
 function learned(step: StepValues): boolean {

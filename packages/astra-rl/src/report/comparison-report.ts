@@ -65,10 +65,11 @@ function fromBefore(before: EvaluationRecord, after: EvaluationRecord, conversat
   return ["", heading, ...shownConversations([chosen], after)];
 }
 
-/** For example "0, 3, 0 of 256"; a dash if not counted. */
+/** For example "0, 3, 0 of 256"; a dash for what is not counted, as empty texts where actions are no messages. */
 const turnsOf = ({ n_turns, n_failed_turns, n_empty_probes, n_empty_responses }: EvaluationSummary) => {
   if (n_turns === undefined) return "–";
-  return `${n_failed_turns}, ${n_empty_probes}, ${n_empty_responses} of ${n_turns}`;
+  const counts = [n_failed_turns, n_empty_probes, n_empty_responses].map((count) => count ?? "–");
+  return `${counts.join(", ")} of ${n_turns}`;
 };
 
 /** For example "0, 12 of 256": texts longer than the scorer's window. */

@@ -56,7 +56,10 @@ const harmMark = (score: number | null, threshold: number) =>
 export function conversationLines(detail: EvaluationDetail, threshold: number, limit = 300): string[] {
   const lines: string[] = [];
   for (const turn of detail.per_turn) {
-    if (lines.length === 0) lines.push(`prompt    ${said(turn.context, limit)}`);
+    if (lines.length === 0) {
+      const prompt = turn.prompt_messages ?? ([["prompt", turn.context]] as const);
+      for (const [from, text] of prompt) lines.push(`${from.padEnd(10)}${said(text, limit)}`);
+    }
     const { second_response_harm: second } = turn;
     const byFirst = harmMark(turn.response_harm, threshold);
     const mark = second === undefined ? byFirst : `${byFirst}; by the second, ${harmMark(second, threshold)}`;

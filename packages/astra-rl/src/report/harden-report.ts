@@ -1,6 +1,7 @@
 import {
   doubtsOfEvaluation,
   type ComparisonRecord,
+  type Doubt,
   type EvaluationRecord,
   type EvaluationSummary,
 } from "../records/index.js";
@@ -52,11 +53,9 @@ export function hardenReport(result: Hardened): string[] {
     `Harmless behaviour: the perplexity of ${nControls} of the target's own harmless answers went from ` +
       `${plain(perplexityBefore)} to ${plain(perplexityAfter)} (${change === null ? "–" : `${signed(100 * change, 1)} %`}).`,
     // Few probes, or empty answers, are no harmlessness.
-    ...doubtsOfEvaluation(after.summary).map(
-      ({ reason }) => `Against the same tester, no verdict: ${visible(reason)}.`,
-    ),
+    ...doubtsOfEvaluation(after.summary).map((each) => `Against the same tester, ${doubtText(each)}`),
     ...(again === null ? [] : doubtsOfEvaluation(again.summary)).map(
-      ({ reason }) => `Against the new tester, no verdict: ${visible(reason)}.`,
+      (each) => `Against the new tester, ${doubtText(each)}`,
     ),
     ...(again === null
       ? [
@@ -65,3 +64,6 @@ export function hardenReport(result: Hardened): string[] {
       : []),
   ];
 }
+
+const doubtText = ({ about, reason }: Doubt): string =>
+  `${about === "figures" ? "no verdict" : "doubtful"}: ${visible(reason)}.`;

@@ -5,6 +5,7 @@ import { StringDecoder } from "node:string_decoder";
 import { checkRegular, requireRegularFiles, UsageError } from "@astra-rl/torch";
 import { parse } from "yaml";
 import { compareEvaluations, unlikeness } from "../evaluation/index.js";
+import { overSeeds } from "./over-seeds.js";
 import { differencesOf, groupsOf } from "./run-groups.js";
 import {
   doubtsOfEvaluation,
@@ -64,7 +65,9 @@ export function readReport(paths: readonly string[], options: ReadReportOptions 
   }
   const differences = differencesOf(runs);
   const groups = groupsOf(runs, differences);
-  return { runs, evaluations, groups, differences, comparison: comparisonOf(evaluations), version: 3 };
+  const seeds = overSeeds(runs, evaluations, differences);
+  const comparison = comparisonOf(evaluations);
+  return { runs, evaluations, groups, seeds, differences, comparison, version: 3 };
 }
 
 function readRun(folder: string, options: ReadReportOptions): ReportRun {

@@ -1,8 +1,14 @@
 import { basename } from "node:path";
 import { isModelId } from "@astra-rl/lm";
 import { stringify } from "yaml";
-import { doubtsOfEvaluation, type EvaluationRecord, type RunRecord } from "../records/index.js";
+import {
+  doubtsOfEvaluation,
+  doubtsOfFigures,
+  type EvaluationRecord,
+  type RunRecord,
+} from "../records/index.js";
 import { figureRows } from "./comparison-report.js";
+import { doubtLines } from "./conversations.js";
 import { markdownTable, markdownText } from "./markdown.js";
 import { visible } from "./visible.js";
 
@@ -20,7 +26,8 @@ export interface TesterCardSource {
   isChosenBy: boolean;
   /** The training step of the checkpoint; null if unknown. */
   step: number | null;
-  isAdapter: boolean;
+  /** How its weights are stored: by whose library they are loaded; null for a system that only this toolbox restores. */
+  format: "transformers" | "peft" | null;
 }
 
 /**
@@ -28,19 +35,22 @@ export interface TesterCardSource {
  * finds by which scorer, and what the figures do not say.
  */
 export function testerCard(source: TesterCardSource): string {
-  const { configuration, evaluation, isChosenBy, isAdapter } = source;
+  const { configuration, evaluation, isChosenBy, format } = source;
   const models = sectionOf(configuration["models"]);
-  const [tester, target] = [modelOf(models["tester"]), modelOf(models["target"])];
-  const scorer =
+  // A role without a model is the system's own.
+  const system = sectionOf(configuration["system"])["type"];
+  const [tester, target] = [modelOf(models["tester"] ?? system), modelOf(models["target"] ?? system)];
+  const scorerType =
     evaluation?.measured?.scorer.type ?? shown(sectionOf(configuration["scorer"])["type"] ?? "unknown");
+  const isJudged = scorerType !== "none";
+  const scorer = isJudged ? scorerType : "the reward of its system";
   const prompts = evaluation?.measured?.prompts.source;
   const split = prompts === undefined ? "the run's dev prompts" : basename(prompts);
   const front = {
-    library_name: isAdapter ? "peft" : "transformers",
-    pipeline_tag: "text-generation",
+    ...(format === null ? {} : { library_name: format, pipeline_tag: "text-generation" }),
     ...(isModelId(tester) && !tester.startsWith("embedded:") ? { base_model: tester.split("@")[0] } : {}),
     tags: ["astra-rl", "red-teaming", "ai-safety", "reinforcement-learning", "not-for-all-audiences"],
-    ...(evaluation === null
+    ...(evaluation === null || !isJudged
       ? {}
       : {
           "model-index": [
@@ -54,7 +64,7 @@ export function testerCard(source: TesterCardSource): string {
     "",
     `# A tester against ${markdownText(target)}, trained with ASTRA-RL`,
     "",
-    `It holds conversations that lead ${markdownText(target)} to harmful answers. It is for testing models that you may test, and for mending them;`,
+    `${isJudged ? `It holds conversations that lead ${markdownText(target)} to harmful answers` : `It leads ${markdownText(target)} to what the system's reward pays for`}. It is for testing models that you may test, and for mending them;`,
     "what it writes, and what it draws out, can be harmful.",
     "",
     "## How it was trained",
@@ -68,11 +78,12 @@ export function testerCard(source: TesterCardSource): string {
           "It has not been evaluated: `astra-rl eval` with `--output`, then `astra-rl card` with `--evaluation`.",
         ]
       : [
-          `${evaluation.summary.n_rollouts} conversations from ${markdownText(split)}, judged by ${markdownText(scorer)} ` +
-            `at a threshold of ${evaluation.summary.harm_threshold}.`,
-          ...doubtsOfEvaluation(evaluation.summary).map(
+          `${evaluation.summary.n_rollouts} conversations from ${markdownText(split)}, judged by ${markdownText(scorer)}` +
+            `${isJudged ? ` at a threshold of ${evaluation.summary.harm_threshold}` : ""}.`,
+          ...doubtsOfFigures(doubtsOfEvaluation(evaluation.summary)).map(
             ({ reason }) => `**No verdict on the target**: ${markdownText(reason)}.`,
           ),
+          ...doubtLines(evaluation).map((line) => markdownText(line)),
           ...(isChosenBy
             ? [
                 "This checkpoint was chosen by these very conversations, so that the figures flatter it: evaluate it on others.",
@@ -93,14 +104,16 @@ export function testerCard(source: TesterCardSource): string {
     "",
     "```sh",
     `astra-rl eval config.resolved.yaml --tester .    # against the target of a configuration`,
-    `astra-rl serve --model . --role tester           # for PyRIT, promptfoo and others`,
+    ...(format === null
+      ? []
+      : [`astra-rl serve --model . --role tester           # for PyRIT, promptfoo and others`]),
     "```",
     "",
   ].join("\n");
 }
 
 function trainingFacts(
-  { configuration, run, step }: TesterCardSource,
+  { configuration, run, step, format }: TesterCardSource,
   tester: string,
   target: string,
 ): string[][] {
@@ -114,11 +127,12 @@ function trainingFacts(
       )
     : [];
   const system = typeof models["tester"] === "object" ? sectionOf(models["tester"])["system"] : undefined;
-  const sampling = sectionOf(section("generation")["tester"]);
+  // Without a model of texts, nothing is decoded.
+  const sampling = format === null ? {} : sectionOf(section("generation")["tester"]);
   const file = run?.files.find(({ key }) => key === "prompts.train");
   const facts: [string, unknown][] = [
-    ["base model", tester],
-    ["target", target],
+    [format === null ? "system" : "base model", tester],
+    ...(format === null ? [] : [["target", target] as [string, string]]),
     ["algorithm", section("algorithm")["type"]],
     ["reward", terms.join(" + ") || undefined],
     ["scorer", section("scorer")["type"]],

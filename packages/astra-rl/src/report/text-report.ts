@@ -11,6 +11,7 @@ import { csvOf } from "../export/index.js";
 import { figureRows, testOf } from "./comparison-report.js";
 import { conversationLines, doubtLines, foundConversations } from "./conversations.js";
 import { plain, pValue, signed } from "./figures.js";
+import { seedsTable } from "./over-seeds.js";
 import { markdownTable, markdownText } from "./markdown.js";
 import { visible } from "./visible.js";
 
@@ -82,10 +83,25 @@ export interface MarkdownOptions {
 
 /** Metrics and example conversations as Markdown, for an issue or a model card. */
 export function markdownReport(
-  { runs, evaluations, differences, comparison }: ReportRecord,
+  { runs, evaluations, differences, comparison, seeds }: ReportRecord,
   { conversations = 3 }: MarkdownOptions = {},
 ): string {
   const lines = ["# ASTRA-RL report"];
+  if (seeds.length > 0) {
+    const { heading, rows } = seedsTable(seeds);
+    lines.push(
+      "",
+      "## Over seeds",
+      "",
+      "Means of the last evaluations, with Student's t interval of 95 % over seeds.",
+      "",
+      ...markdownTable(
+        heading,
+        rows.map((row) => row.map((cell) => visible(cell))),
+        "--:",
+      ),
+    );
+  }
   const labels = (labelled: readonly { label: string }[]) => labelled.map(({ label }) => visible(label));
   for (const { label, configuration, metrics, doubts = [] } of runs) {
     const models = (configuration?.["models"] ?? {}) as Record<string, unknown>;

@@ -5,7 +5,7 @@ import { z } from "zod";
 import type { Json } from "../core/index.js";
 
 /** The version of `state/` that this release writes and reads. */
-export const STATE_VERSION = 4;
+export const STATE_VERSION = 5;
 
 const json = z.json() as unknown as z.ZodType<Json>;
 
@@ -36,15 +36,13 @@ const trainerStateSchema = z.object({
 
 export type TrainerState = z.infer<typeof trainerStateSchema>;
 
+const journal = z.object({ bytes: z.int().nonnegative(), sha256: z.string() });
+
 const savedStateSchema = z.object({
   version: z.literal(STATE_VERSION),
   ...trainerStateSchema.shape,
-  /** Sizes of the run's files in bytes, including the lines of that step. */
-  bytes: z.object({
-    metrics: z.int().nonnegative(),
-    graphs: z.int().nonnegative(),
-    evaluations: z.int().nonnegative(),
-  }),
+  /** The run's files, including the lines of that step: their sizes in bytes, and the SHA-256 of these bytes. */
+  journals: z.object({ metrics: journal, graphs: journal, evaluations: journal }),
   optimizer: z.object({
     name: z.string(),
     hyperparameters,

@@ -28,8 +28,8 @@ export interface TokenTeller<S = Conversation, A = Message> {
 
 /**
  * Writes metrics.jsonl, graphs.jsonl, evaluations.jsonl and checkpoints to the run directory, and restores a trainer
- * from them; among several processes, rank 0 writes. The three files are appended to before a checkpoint is written. The checkpoint records their lengths, so
- * that a resumed run can truncate them.
+ * from them; among several processes, rank 0 writes. The three files are appended to before a checkpoint is written. The checkpoint records their lengths and
+ * digests, so that a resumed run can truncate them, and tells lines that were changed.
  */
 export class CheckpointCallback<S = Conversation, A = Message> implements TrainingCallback<S, A> {
   readonly name = "checkpoints";
@@ -110,11 +110,13 @@ export class CheckpointCallback<S = Conversation, A = Message> implements Traini
     // A run that no longer keeps graphs can resume after the large file was deleted.
     const names = JOURNALS.filter(
       (name) =>
-        name !== "graphs" || this.#configuration.keepGraphs || directory.graphs.bytes >= state.bytes.graphs,
+        name !== "graphs" ||
+        this.#configuration.keepGraphs ||
+        directory.graphs.bytes >= state.journals.graphs.bytes,
     );
     if (distributed.rank() === 0) {
-      for (const name of names) directory[name].checkCut(state.bytes[name]);
-      for (const name of names) directory[name].cut(state.bytes[name]);
+      for (const name of names) directory[name].checkCut(state.journals[name]);
+      for (const name of names) directory[name].cut(state.journals[name]);
     }
     await restoreTester(trainer.system, folder);
     loadOptimizer(folder, state.optimizer, trainer.optimizer);
@@ -140,7 +142,11 @@ export class CheckpointCallback<S = Conversation, A = Message> implements Traini
           const { metrics, graphs, evaluations } = directory;
           const state = {
             ...trainer.getState(),
-            bytes: { metrics: metrics.bytes, graphs: graphs.bytes, evaluations: evaluations.bytes },
+            journals: {
+              metrics: metrics.state(),
+              graphs: graphs.state(),
+              evaluations: evaluations.state(),
+            },
             run: this.#settings.record,
             ...(types === null ? {} : { computeTypes: { ...types } }),
           };

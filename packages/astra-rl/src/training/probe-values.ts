@@ -11,7 +11,8 @@ export function probeValues<S, A>(graphs: readonly Graph<S, A>[]): Record<string
   const length = sequences.reduce((sum, sequence) => sum + sequence.length, 0) / sequences.length;
   return {
     // If nearly all probes are equal, there is little left to learn from.
-    "probes/distinct": new Set<unknown>(probes).size,
+    // Objects are equal by what they hold.
+    "probes/distinct": new Set(probes.map((probe) => JSON.stringify(probe))).size,
     "probes/distinct_2": distinctNgrams(sequences, 2),
     "probes/self_bleu": selfBLEU(sequences),
     "probes/length": isText ? length : null,

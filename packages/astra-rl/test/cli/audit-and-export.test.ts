@@ -145,12 +145,32 @@ describe("astra-rl card", () => {
   it("is written by train, and anew with an evaluation on other prompts", async () => {
     expect(readFileSync(card, "utf8")).toContain("the figures flatter it");
     writeFileSync(card, "");
-    const { code, err } = await runCommand("card", run, "--evaluation", evaluation);
+    const own = path("own.json");
+    const best = join(run, "checkpoints", "best");
+    await runCommand("eval", path("run.yaml"), "--tester", best, "--output", own, "--quiet");
+    const { code, err } = await runCommand("card", run, "--evaluation", own);
     expect([code, err]).toEqual([0, `Wrote ${card}\n`]);
     const text = readFileSync(card, "utf8");
     expect(text).toContain("4 conversations from prompts.txt, judged by keyword");
     expect(text).not.toContain("flatter");
     expect(text).not.toContain(folder);
+  });
+
+  it("refuses an evaluation of another tester by its name", async () => {
+    writeFileSync(card, "");
+    const { code, err } = await runCommand("card", run, "--evaluation", evaluation);
+    expect([code, err]).toEqual([
+      2,
+      expect.stringMatching(
+        /evaluation\.json: is an evaluation of the tester embedded:chatter, whose .*model\.safetensors.* not the checkpoint's/u,
+      ),
+    ]);
+    const record = JSON.parse(readFileSync(evaluation, "utf8")) as { measured?: unknown };
+    delete record.measured;
+    writeFileSync(path("unknown.json"), JSON.stringify(record));
+    const unknown = await runCommand("card", run, "--evaluation", path("unknown.json"));
+    expect([unknown.code, unknown.err]).toEqual([2, expect.stringContaining("a tester that it does not name")]);
+    expect(readFileSync(card, "utf8")).toBe("");
   });
 
   it("needs a checkpoint", async () => {

@@ -80,6 +80,25 @@ describe("astra-rl compare", () => {
     expect((await compare(files[0]!)).code).toBe(2);
   });
 
+  it("says that an evaluation is compared with itself", async () => {
+    const before = path("before.json");
+    writeFileSync(path("copy.json"), readFileSync(before));
+    for (const [other, label] of [
+      [before, "before"],
+      [path("copy.json"), "copy"],
+    ] as const) {
+      const { code, out } = await compare(before, other);
+      expect([code, out]).toEqual([
+        0,
+        expect.stringContaining(`Warning: before and ${label} are the same evaluation`),
+      ]);
+    }
+    expect((await compare(before, path("after.json"))).out).not.toContain("the same evaluation");
+    const { out, err } = await compare(before, before, "--json");
+    expect(JSON.parse(out)).toMatchObject({ comparisons: [{ same: true }] });
+    expect(err).toContain("the same evaluation");
+  });
+
   it("shows testers against targets", async () => {
     const { out } = await compare(path("before.json"), path("after.json"), "--transfer");
     expect(out).toMatch(/^tester +against embedded:chatter$/mu);
@@ -108,6 +127,20 @@ describe("astra-rl compare", () => {
     expect(texts(details.slice(0, 24))).toEqual(texts(once.details));
     expect(texts(details.slice(24, 48))).not.toEqual(texts(once.details));
     expect((await compare(path("before.json"), path("repeats.json"))).err).toContain("24 and 70 rollouts");
+    // Each of the 24 prompts has a rollout in both; the first try of each is the same.
+    const forced = await compare(path("repeats.json"), path("before.json"), "--force", "--json");
+    expect(JSON.parse(forced.out)).toMatchObject({
+      comparisons: [{ n_pairs: 24, n_excluded: 0, difference: 0, n_only_before: 0, n_only_after: 0 }],
+    });
+    expect(forced.err).toContain("24 rollouts of shared prompts are paired, of 70 and 24");
+    // 70 rollouts of 24 prompts against their first 50: two tries or three.
+    const part = parseEvaluationRecord(readFileSync(path("repeats.json"), "utf8"));
+    part.details = part.details.slice(20, 70);
+    writeFileSync(path("part.json"), stringifyEvaluation(part));
+    const clustered = await compare(path("repeats.json"), path("part.json"), "--force", "--json");
+    expect(JSON.parse(clustered.out)).toMatchObject({
+      comparisons: [{ n_pairs: 50, difference_interval: { method: "bootstrap-clustered" } }],
+    });
   });
 
   it("gives no verdict where an evaluation gives none", async () => {
@@ -215,7 +248,13 @@ describe("astra-rl gate", () => {
     ]);
     const other = await gate(file, "--max-success", "5%", "--accept", "unfinished-responses");
     expect(other.code).toBe(3);
-    const accepted = await gate(file, "--max-success", "5%", "--accept", "unfinished-responses,scorer-never-fires");
+    const accepted = await gate(
+      file,
+      "--max-success",
+      "5%",
+      "--accept",
+      "unfinished-responses,scorer-never-fires",
+    );
     expect([accepted.code, accepted.out]).toEqual([
       0,
       expect.stringMatching(/^Passed: .*although nothing reached the threshold/u),

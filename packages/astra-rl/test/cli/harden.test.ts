@@ -58,6 +58,21 @@ describe("astra-rl harden", () => {
     expect(statSync(path("hard", "before.json")).mtimeMs).toBe(changed);
   }, 120_000);
 
+  it("calls what it trained the hardened target, which has no card of a tester", async () => {
+    expect(existsSync(path("hard", "target", "checkpoints", "last"))).toBe(true);
+    expect(existsSync(path("hard", "target", "checkpoints", "best", "README.md"))).toBe(false);
+    const steps = ["--set", "training.trainingSteps=1", "--set", "training.evaluateEvery=0"];
+    const { err } = await runCommand(
+      "train",
+      path("hard", "harden.yaml"),
+      "--run-dir",
+      path("seen"),
+      ...steps,
+    );
+    expect(err).toContain("checkpoints/last: the hardened target, in Hugging Face format");
+    expect(err).not.toMatch(/the tester, in|--tester/u);
+  });
+
   it("goes on in rounds: each learns from what all testers found, and a tester that finds too little ends them", async () => {
     const options = ["--output", path("rounds"), "--rounds", "2", "--steps", "2", "--quiet"];
     const { code, out, err } = await runCommand("harden", path("run"), ...options);

@@ -77,3 +77,27 @@ test("init refuses a preset that does not exist, with those that do", async () =
   expect(err).toContain("--preset mallibu: there is no such preset; there are active-attacks, ");
   expect(err).toContain("did you mean malibu?");
 });
+
+test("init says where --set belongs, and not another option", async () => {
+  const { code, err } = await runCommand("init", path("y.yaml"), "--set", "seed=3");
+  expect([code, err]).toEqual([
+    2,
+    expect.stringContaining("--set seed=3: init writes every key with its default"),
+  ]);
+  expect(err).not.toContain("preset");
+  expect((await runCommand("init", "--help")).out).not.toContain("--set");
+});
+
+test("the name of a scorer in the place of its section is understood", async () => {
+  for (const [given, meant] of [
+    ["detoxify", "detoxify"],
+    ["detoxfy", "detoxify"],
+  ]) {
+    writeFileSync(
+      path("named.yaml"),
+      `models: { tester: embedded:chatter, target: embedded:chatter }\nscorer: ${given}\n`,
+    );
+    const { code, err } = await runCommand("rollout", path("named.yaml"));
+    expect([code, err]).toEqual([2, expect.stringContaining(`did you mean {type: ${meant}}?`)]);
+  }
+});

@@ -1,5 +1,6 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { pathToFileURL } from "node:url";
 import { liveTensors } from "@astra-rl/torch";
 import { expect, it } from "vitest";
 import { parseEvaluationRecord } from "../../src/records/index.js";
@@ -148,4 +149,45 @@ it("needs a system whose tester can be replaced", async () => {
   );
   expect(code).toBe(2);
   expect(err.trim().split("\n").length).toBe(1);
+});
+
+it("says them to a system of one's own that is loaded with models", async () => {
+  const { path, file } = configured();
+  const system = pathToFileURL(join(import.meta.dirname, "../../src/system/index.ts")).href;
+  writeFileSync(path("package.json"), '{"type": "module"}');
+  writeFileSync(
+    path("own.ts"),
+    `import { HFASTSystem } from ${JSON.stringify(system)};
+export class Loud extends HFASTSystem {
+  async rolloutPromptWithTarget(prompts, keys) {
+    return prompts.map(() => "the same, i say");
+  }
+}
+`,
+  );
+  const yaml = readFileSync(file, "utf8");
+  expect((await runCommand("eval", file, "--output", path("found.json"), "--quiet")).code).toBe(0);
+  const bundle = ["--format", "replay", "--output", path("bundle.json"), "--quiet"];
+  expect((await runCommand("export", path("found.json"), ...bundle)).code).toBe(0);
+  writeFileSync(file, `${yaml}system: { type: ./own.ts#Loud }\n`);
+  const live = liveTensors();
+  const { code, err } = await runCommand(
+    "replay",
+    path("bundle.json"),
+    file,
+    "--output",
+    path("own.json"),
+    "--quiet",
+  );
+  expect([code, err]).toEqual([0, ""]);
+  const { details, measured } = parseEvaluationRecord(readFileSync(path("own.json"), "utf8"));
+  const { attacks } = JSON.parse(readFileSync(path("bundle.json"), "utf8")) as {
+    attacks: { probes: string[] }[];
+  };
+  expect(details.map(({ per_turn: turns }) => turns.map(({ probe }) => probe))).toEqual(
+    attacks.map(({ probes }) => probes),
+  );
+  expect(details[0]!.per_turn[0]!.response).toBe("the same, i say");
+  expect(measured!.tester.model).toBe("replay of found.json");
+  expect(liveTensors()).toBe(live);
 });

@@ -96,11 +96,25 @@ describe("evaluations are unlike", () => {
     expect([forced!.unlike, forced!.record!.n_pairs]).toEqual([[phrase], 4]);
   });
 
-  it("by prompts and their number, where nothing can be paired", () => {
-    for (const other of [
-      evaluated([true, false, true, false], {}, ["a", "b", "c", "x"]),
-      evaluated([true]),
-    ]) {
+  it("by prompts and their number, where shared prompts are paired", () => {
+    for (const [other, pairs] of [
+      [evaluated([true, false, true, false], {}, ["a", "b", "c", "x"]), 3],
+      [evaluated([true]), 1],
+      [evaluated([true, true, true, true, true, true], {}, ["d", "c", "a", "a", "x", "b"]), 4],
+    ] as const) {
+      const [forced] = compareAll(
+        [
+          { label: "A", evaluation: base },
+          { label: "B", evaluation: other },
+        ],
+        { force: true },
+      );
+      expect([forced!.unlike.length, forced!.isPartial, forced!.record!.n_pairs]).toEqual([1, true, pairs]);
+    }
+  });
+
+  it("by prompts of which none is shared, where nothing can be paired", () => {
+    for (const other of [evaluated([true, false], {}, ["x", "y"])]) {
       const [forced] = compareAll(
         [
           { label: "A", evaluation: base },

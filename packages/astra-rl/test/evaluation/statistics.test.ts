@@ -11,6 +11,7 @@ import {
   logGamma,
   mean,
   meanInterval,
+  seedInterval,
   newcombePairedDifference,
   normalCdf,
   normalQuantile,
@@ -340,5 +341,22 @@ describe("figures of several seeds", () => {
     }
     expect(covered / rounds).toBeGreaterThan(0.935);
     expect(covered / rounds).toBeLessThan(0.965);
+  });
+});
+
+describe("the interval over seeds", () => {
+  it("is Student's t with n - 1 degrees of freedom", () => {
+    // s = 1 and t(0.975, 2) = 4.30265: 2 ± 4.30265 / √3.
+    const { estimate, lower, upper } = seedInterval([1, 2, 3])!;
+    expect(estimate).toBe(2);
+    expect(lower).toBeCloseTo(-0.484138, 6);
+    expect(upper).toBeCloseTo(4.484138, 6);
+    // s² = 5/3 and t(0.95, 3) = 2.35336: 2.5 ± 2.35336 · √(5/12).
+    expect(seedInterval([1, 2, 3, 4], 0.9)!.upper).toBeCloseTo(2.5 + 2.353363 * Math.sqrt(5 / 12), 5);
+  });
+
+  it("is none below three values, and where they do not differ", () => {
+    for (const values of [[], [1], [1, 2], [0, 0, 0], [0.5, 0.5, 0.5, 0.5]])
+      expect(seedInterval(values)).toBeNull();
   });
 });

@@ -23,8 +23,25 @@ const TEMPLATES = [
   "{# no #}x",
   "{{env.HOME}}",
   "file:///etc/passwd",
+  "{{ x }}\r\n",
+  "{% endraw %}\n{{",
+  "{%\r",
 ];
-const TEXTS = [...HOSTILE_TEXTS, ...TEMPLATES, "no", "2026-01-01", "'", '"""', "\\", "null"];
+/** Line ends, which Jinja changes or drops in a template. */
+const LINE_ENDS = [
+  "x\n",
+  "x\n\n",
+  "\n",
+  "a\r\nb",
+  "a\r\n",
+  "\r",
+  "a\rb\n\r\n",
+  "{\r",
+  "{\n",
+  "#{\r{",
+  "}}\n",
+];
+const TEXTS = [...HOSTILE_TEXTS, ...TEMPLATES, ...LINE_ENDS, "no", "2026-01-01", "'", '"""', "\\", "null"];
 const source = { name: 'run "1"', scorer: "keyword", target: "a|b`c\n<x>" };
 
 /** UTF-8 has no lone surrogates. */
@@ -113,9 +130,9 @@ describe("texts that are hostile to a format", () => {
     });
     expect(card.path).toBe("README.md");
     const [, front, body] = card.content.split(/^---$/mu) as [string, string, string];
-    expect(parse(front)).toMatchObject({
-      configs: [{ data_files: [{ split: "train", path: "data/train-*" }] }],
-    });
+    // datasets 5.0.1 takes two folders of one name and one `configs` for the same data (54 rows written, 4 of another read).
+    expect(Object.keys(parse(front) as object)).toEqual(["pretty_name", "tags"]);
+    expect(table.path).toBe("data/train-00000-of-00001.parquet");
     expect(body).toContain("`a b c  x `");
   });
 
@@ -134,7 +151,7 @@ describe("texts that are hostile to a format", () => {
 
 /** As Jinja renders raw blocks and string literals; anything else of a template is a mistake. tools.test.ts asks Jinja itself. */
 function rendered(template: string): string {
-  let [text, rest] = ["", template];
+  let [text, rest] = ["", template.replace(/\r\n?/gu, "\n").replace(/\n$/u, "")];
   while (rest !== "") {
     const found =
       /^\{%-?\s*raw\s*-?%\}(.*?)\{%[-+]?\s*endraw\s*[-+]?%\}|^\{\{ ("(?:[^"\\]|\\.)*") \}\}/su.exec(rest);
@@ -301,4 +318,35 @@ it("CSV with other separators and a mark at its beginning is read, as spreadshee
       ],
     ),
   ).toBe('a,b\r\n"x,y",-1.5\r\n,true\r\n');
+});
+
+it("an evaluation's prompt of several messages keeps who said what", () => {
+  const record = {
+    summary: { harm_threshold: 0.5 },
+    details: [
+      {
+        per_turn: [
+          {
+            context: "Be kind.Hi.",
+            prompt_messages: [
+              ["system", "Be kind."],
+              ["prompt", "Hi."],
+              ["target", "Hello."],
+            ],
+            probe: "p",
+            response: "r",
+            probe_harm: 0,
+            response_harm: 1,
+            probe_nll: 1,
+            error: null,
+          },
+        ],
+      },
+    ],
+  } as unknown as EvaluationRecord;
+  expect(attacksOfEvaluation(record)[0]!.prompt).toEqual([
+    { role: "system", content: "Be kind." },
+    { role: "user", content: "Hi." },
+    { role: "assistant", content: "Hello." },
+  ]);
 });

@@ -1,5 +1,6 @@
 import { expect, it } from "vitest";
 import { parse } from "yaml";
+import { doubt } from "../../src/records/index.js";
 import { summarize } from "../../src/evaluation/index.js";
 import { testerCard, type TesterCardSource } from "../../src/report/index.js";
 
@@ -56,7 +57,7 @@ const source: TesterCardSource = {
   evaluation,
   isChosenBy: false,
   step: 40,
-  isAdapter: true,
+  format: "peft",
 };
 
 it("is a model card of the hub, with figures, their intervals and their judge", () => {
@@ -82,8 +83,39 @@ it("is a model card of the hub, with figures, their intervals and their judge", 
 
 it("says that a checkpoint was chosen by its own figures, and that there are none", () => {
   expect(testerCard({ ...source, isChosenBy: true })).toContain("the figures flatter it");
-  const none = testerCard({ ...source, evaluation: null, isAdapter: false, configuration: {} });
+  const none = testerCard({ ...source, evaluation: null, format: "transformers", configuration: {} });
   expect(none).toContain("It has not been evaluated");
   expect(none).toContain("library_name: transformers");
   expect(none).not.toContain("model-index");
+});
+
+it("tells doubts about the measurement from figures that say nothing", () => {
+  const doubts = [
+    doubt("failed-turns", "most turns failed"),
+    doubt("scorer-never-fires", "nothing was found"),
+  ];
+  const card = testerCard({
+    ...source,
+    evaluation: { ...evaluation!, summary: { ...evaluation!.summary, doubts } },
+  });
+  expect(card).toContain("**No verdict on the target**: most turns failed.");
+  expect(card).toContain("Doubtful (scorer-never-fires): nothing was found.");
+  expect(card).not.toContain("**No verdict on the target**: nothing was found");
+});
+
+it("claims no library and no judge for a system that has neither", () => {
+  const card = testerCard({
+    ...source,
+    format: null,
+    configuration: { system: { type: "/home/me/cart.ts#Cart" }, scorer: { type: "none" } },
+    evaluation: {
+      summary: evaluation!.summary,
+      measured: { scorer: { type: "none" }, prompts: { source: "/x/p.txt" } },
+    } as unknown as TesterCardSource["evaluation"],
+  });
+  expect(card).toContain("| system | cart.ts\\#Cart |");
+  expect(card).toContain("20 conversations from p.txt, judged by the reward of its system.");
+  expect(card).not.toMatch(
+    /library_name|text-generation|model-index|base model|astra-rl serve|judged by none|harmful answers/u,
+  );
 });

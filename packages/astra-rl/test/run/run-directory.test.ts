@@ -53,7 +53,7 @@ describe("a run directory", () => {
     const first = new RunDirectory(folder);
     first.open({ resume: false });
     first.metrics.append(text(1));
-    const known = first.metrics.bytes;
+    const known = first.metrics.state();
     first.metrics.append(text(2));
     first.close();
     appendFileSync(first.metrics.path, '{"step":3,"los');
@@ -71,10 +71,10 @@ describe("a run directory", () => {
     writeFileSync(join(folder, "metrics.jsonl"), "short\n");
     const directory = new RunDirectory(folder);
     directory.open({ resume: true });
-    expect(() => directory.metrics.cut(100)).toThrow(
+    expect(() => directory.metrics.cut({ bytes: 100 })).toThrow(
       "must have at least the 100 bytes that the checkpoint knows of, got 6",
     );
-    expect(() => directory.metrics.cut(3)).toThrow("no line ends at byte 3");
+    expect(() => directory.metrics.cut({ bytes: 3 })).toThrow("no line ends at byte 3");
     directory.close();
   });
 

@@ -1,10 +1,12 @@
 import { spawn } from "node:child_process";
+import { createHash } from "node:crypto";
 import {
   appendFileSync,
   copyFileSync,
   cpSync,
   existsSync,
   mkdirSync,
+  readFileSync,
   readdirSync,
   renameSync,
   rmSync,
@@ -261,9 +263,9 @@ describe("a resumed run", () => {
     await expect(train(folder, QUICK, { resume: true })).rejects.toThrow(`${path}: cannot be read as JSON`);
     writeFileSync(path, '{"version":1}');
     await expect(train(folder, QUICK, { resume: true })).rejects.toThrow(
-      `${path}: has version 1 and this release goes on from version 4`,
+      `${path}: has version 1 and this release goes on from version 5`,
     );
-    writeFileSync(path, '{"version":4}');
+    writeFileSync(path, '{"version":5}');
     await expect(train(folder, QUICK, { resume: true })).rejects.toThrow(`${path}: step: `);
     rmSync(path);
     await expect(train(folder, QUICK, { resume: true })).rejects.toThrow("cannot be resumed, only loaded");
@@ -341,6 +343,33 @@ describe("what a run keeps", () => {
     for (const { details, summary } of evaluations) {
       expect(details.map(({ per_turn }) => per_turn[0]!.context)).toEqual(["u", "v"]);
       expect(summary.n_rollouts).toBe(2);
+    }
+  });
+
+  it("lines that nobody has changed since the checkpoint, or it is not resumed", async () => {
+    const folder = temporaryFolder();
+    await train(folder, { ...QUICK, trainingSteps: 2, evaluateEvery: 1 });
+    for (const name of ["metrics.jsonl", "graphs.jsonl", "evaluations.jsonl"]) {
+      const text = textOf(folder, name);
+      // One digit, so that the length stays and all lines can be read.
+      const changed = text.replace(/"step":1\b/u, '"step":7');
+      expect([changed.length, changed === text]).toEqual([text.length, false]);
+      writeFileSync(join(folder, name), changed);
+      await expect(train(folder, QUICK, { resume: true })).rejects.toThrow(
+        `${join(folder, name)}: was changed since the checkpoint: its first ${text.length} bytes are not what the run wrote`,
+      );
+      expect(textOf(folder, name)).toBe(changed);
+      writeFileSync(join(folder, name), text);
+    }
+    // A resumed run's checkpoint knows the lines of both.
+    await train(folder, { ...QUICK, trainingSteps: 3, evaluateEvery: 1 }, { resume: true });
+    await train(folder, { ...QUICK, trainingSteps: 4, evaluateEvery: 1 }, { resume: true });
+    const { journals } = JSON.parse(textOf(folder, "checkpoints/last/state/trainer.json")) as {
+      journals: Record<string, { bytes: number; sha256: string }>;
+    };
+    for (const [name, { bytes, sha256 }] of Object.entries(journals)) {
+      const written = readFileSync(join(folder, `${name}.jsonl`));
+      expect([bytes, sha256]).toEqual([written.length, createHash("sha256").update(written).digest("hex")]);
     }
   });
 

@@ -28,7 +28,7 @@ export class JSONLinesLogger implements MetricsLogger {
   open({ nextStep }: LoggedRun): void {
     const { path } = this.#journal;
     makeFolder(dirname(path));
-    if (existsSync(path)) this.#journal.cut(bytesBefore(readFileSync(path), nextStep));
+    if (existsSync(path)) this.#journal.cut({ bytes: bytesBefore(readFileSync(path), nextStep) });
   }
 
   log(step: number, values: LoggedValues): void {
