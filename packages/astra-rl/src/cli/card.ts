@@ -66,7 +66,8 @@ function requireEvaluationOf(checkpoint: string, { measured }: EvaluationRecord,
     return !existsSync(path) || fileDigest(path) !== digest;
   });
   if (files.length > 0 && differs.length === 0) return;
-  const tester = measured === undefined ? "a tester that it does not name" : `the tester ${measured.tester.model}`;
+  const tester =
+    measured === undefined ? "a tester that it does not name" : `the tester ${measured.tester.model}`;
   const reason =
     differs.length === 0
       ? "of which it records no files"

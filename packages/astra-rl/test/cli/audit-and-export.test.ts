@@ -169,7 +169,10 @@ describe("astra-rl card", () => {
     delete record.measured;
     writeFileSync(path("unknown.json"), JSON.stringify(record));
     const unknown = await runCommand("card", run, "--evaluation", path("unknown.json"));
-    expect([unknown.code, unknown.err]).toEqual([2, expect.stringContaining("a tester that it does not name")]);
+    expect([unknown.code, unknown.err]).toEqual([
+      2,
+      expect.stringContaining("a tester that it does not name"),
+    ]);
     expect(readFileSync(card, "utf8")).toBe("");
   });
 

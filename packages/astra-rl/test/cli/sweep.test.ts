@@ -47,7 +47,9 @@ it("trains a run for each seed and value, sums them up, and keeps what is comple
       .success_rate!;
   });
   const middle = `${(100 * statistics.mean(rates)).toFixed(1)} %`;
-  expect(out).toMatch(new RegExp(`^learningRate=0\\.0003 +2 +${middle.replace(".", "\\.")} \\(too few to say\\)`, "mu"));
+  expect(out).toMatch(
+    new RegExp(`^learningRate=0\\.0003 +2 +${middle.replace(".", "\\.")} \\(too few to say\\)`, "mu"),
+  );
   // The same run as by itself.
   const alone = join(runs, "..", "alone");
   const settings = ["--set", "training.learningRate=1e-4", "--set", "seed=2", "--quiet"];
