@@ -115,8 +115,10 @@ export class HFASTSystem extends ASTSystem {
     return this.parts.tester.weights.model;
   }
 
-  /** Affects results: a resumed run must use the same. */
-  get computeTypes(): ComputeTypes {
+  /** Affects results: a resumed run must use the same. null where a tester without weights was given. */
+  get computeTypes(): ComputeTypes | null {
+    // A replay loads the class without what only training needs.
+    if ((this.parts.baseline as LocalModel | undefined) === undefined) return null;
     return { rollouts: this.parts.baseline.model.dtype, updates: this.testerModel.computeDtype };
   }
 }
