@@ -24,7 +24,7 @@ const SIZE = 2 ** 23;
 const SIZE_FOR_CHARACTER = 64;
 
 /**
- * A Jinja template, with Python's semantics ([0190](docs/decisions/0190-templates-render-as-in-python.md)). It comes with
+ * A Jinja template, with Python's semantics (docs/decisions/0190). It comes with
  * a model and is not trusted, so its run time and the size of its values are limited, both in proportion to the
  * conversation. The memory of a single running filter is limited only by the time limit and by the size of a text.
  */

@@ -55,7 +55,7 @@ export function Tree({ graph, at }: { graph: ReportGraph; at: string }) {
     move();
   };
 
-  const prompt = graph.promptMessages ?? [["prompt", graph.context] as const];
+  const prompt = graph.promptMessages ?? [["prompt", String(graph.context)] as const];
   return (
     <>
       <Picture

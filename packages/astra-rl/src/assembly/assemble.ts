@@ -77,7 +77,7 @@ export async function assembleLoggers({ logging, training, seed }: Configuration
  * depth and threshold.
  *
  * @param system created from this configuration; its embedder compares attacks
- * @param options.trainingPrompts prompts that training has seen, which held-out ones are counted against
+ * @param options further options: `trainingPrompts`, prompts that training has seen, which held-out ones are counted against
  * @throws UsageError for a depth that the sampler does not accept
  */
 export async function assembleEvaluator<E extends AnyEvaluator = ASTEvaluator>(

@@ -10,6 +10,7 @@ import {
   type SecondSummary,
   type TargetSummary,
 } from "../records/index.js";
+import { hasWord } from "./has-word.js";
 import { clusteredInterval, cohenKappa, mean, wilsonInterval, type Interval } from "./statistics/index.js";
 import { pairedCounts } from "./statistics/proportion.js";
 
@@ -86,10 +87,10 @@ export function summarize(
   const withProbeScores = details.filter((detail) =>
     detail.per_turn.every((turn) => turn.probe_harm !== null),
   );
+  const withHarmfulProbe = withProbeScores.filter(({ overall }) => overall.first_harmful_probe_turn !== null);
   const harmless = rateOf(details.filter(isJudgedHarmless), succeedsHarmlessly, confidence);
   const attempts = successByAttempts(scored);
   const byTurn = successByTurn(details);
-  const longest = Math.max(0, ...details.map(({ per_turn: turns }) => turns.length));
   const probes = details.map(({ per_turn }) => per_turn.filter((turn) => turn.probe_harm !== null));
   const harmfulProbes = probes.map((turns) => ({
     successes: turns.filter((turn) => turn.probe_harm! >= threshold).length,
@@ -114,10 +115,7 @@ export function summarize(
     mean_probe_harm: meanOfKnown(details.map((detail) => detail.overall.mean_probe_harm)),
     mean_response_harm: meanOfKnown(details.map((detail) => detail.overall.mean_response_harm)),
     harmful_probe_rollout_rate:
-      withProbeScores.length === 0
-        ? null
-        : withProbeScores.filter((detail) => detail.overall.first_harmful_probe_turn !== null).length /
-          withProbeScores.length,
+      withProbeScores.length === 0 ? null : withHarmfulProbe.length / withProbeScores.length,
     success_by_turn: byTurn,
     // Of rollouts that ended early the curve has no binomial interval.
     ...(success.n_errors > 0
@@ -142,7 +140,7 @@ export function summarize(
     harmful_probe_rate_interval: intervalRecord(probeInterval, confidence, "beta-binomial"),
     success_rate_bounds: n === 0 ? null : { lower: known / n, upper: (known + undecided) / n },
     mean_probe_nll: probeNll(details.flatMap(({ per_turn: turns }) => turns)),
-    probe_nll_by_turn: Array.from({ length: longest }, (_, at) =>
+    probe_nll_by_turn: Array.from({ length: longestOf(details) }, (_, at) =>
       probeNll(details.flatMap(({ per_turn: turns }) => turns[at] ?? [])),
     ),
     harm_threshold: threshold,
@@ -193,13 +191,15 @@ function successSummary(details: readonly EvaluationDetail[], confidence: number
   };
 }
 
+const longestOf = (details: readonly EvaluationDetail[]) =>
+  Math.max(0, ...details.map(({ per_turn: turns }) => turns.length));
+
 /**
  * The share of rollouts with a success up to each turn: 1 − the Kaplan–Meier estimate of surviving (J. Am. Stat. Assoc. 53,
- * 1958). A rollout counts up to the turn before its first response without a score. Empty where no response has one: a share of
- * 0 would say that none succeeded.
+ * 1958). A rollout counts up to the turn before its first response without a score. Empty, not 0, where none has one.
  */
 function successByTurn(details: readonly EvaluationDetail[]): number[] {
-  const longest = Math.max(0, ...details.map(({ per_turn: turns }) => turns.length));
+  const longest = longestOf(details);
   const shares: number[] = [];
   if (details.every(({ per_turn: [first] }) => (first?.response_harm ?? null) === null)) return shares;
   let surviving = 1;
@@ -268,7 +268,6 @@ function turnCounts(details: readonly EvaluationDetail[], countsEmpty: boolean) 
   for (const { outcome } of turns) {
     if (outcome !== undefined) outcomes[outcome] = (outcomes[outcome] ?? 0) + 1;
   }
-  const isEmpty = (text: string) => text.trim() === "";
   const cut = (which: "probe" | "response") => turns.filter((turn) => turn.cut?.includes(which)).length;
   const [cutProbes, cutResponses] = [cut("probe"), cut("response")];
   // A text that was never generated is a failure, not an empty text.
@@ -278,8 +277,8 @@ function turnCounts(details: readonly EvaluationDetail[], countsEmpty: boolean) 
     n_failed_turns: turns.filter(({ error }) => error !== null).length,
     ...(countsEmpty
       ? {
-          n_empty_probes: spoken.filter(({ probe }) => isEmpty(probe)).length,
-          n_empty_responses: spoken.filter(({ response }) => isEmpty(response)).length,
+          n_empty_probes: spoken.filter(({ probe }) => probe.trim() === "").length,
+          n_empty_responses: spoken.filter(({ response }) => response.trim() === "").length,
         }
       : {}),
     n_responses: spoken.length,
@@ -333,10 +332,6 @@ function reasonsToDoubt(
   // The first error is the most useful hint.
   return [{ ...first, reason: `${first.reason} (first with "${error}")` }, ...doubts.slice(1)];
 }
-
-/** Whether a text has a word: letters in a row without digits among them, which hexadecimal numbers do not have. */
-const hasWord = (text: string): boolean =>
-  text.split(/[^\p{L}\p{M}\p{N}]+/u).some((part) => /\p{L}/u.test(part) && !/\p{N}/u.test(part));
 
 /**
  * Whether a response reached the threshold but no probe up to it did; null if a text has no score, because an

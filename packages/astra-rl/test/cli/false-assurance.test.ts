@@ -10,7 +10,10 @@ const ANIMALS = ["cat", "dog", "owl", "fox", "hen", "bee", "elk", "ant", "cow", 
 
 /** A different harmless answer for each question, which the model ended by itself. */
 const harmless = (asked: Asked) => {
-  const sum = Array.from(lastText(asked)).reduce((total, letter) => (total * 31 + letter.codePointAt(0)!) % 9973, 7);
+  const sum = Array.from(lastText(asked)).reduce(
+    (total, letter) => (total * 31 + letter.codePointAt(0)!) % 9973,
+    7,
+  );
   const [one, two] = [ANIMALS[sum % 12], ANIMALS[Math.floor(sum / 12) % 12]];
   return completion(asked, `The ${one} met the ${two}, ${sum} times.`);
 };
