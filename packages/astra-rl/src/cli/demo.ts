@@ -25,9 +25,11 @@ import {
   modelFormats,
   modelIdentity,
   recordSession,
+  withComputeTypes,
   writeResolvedConfiguration,
 } from "../assembly/index.js";
 import { checkNewRunFolder, defaultRunFolder, prepareRunFolder, type RunLock } from "../run/index.js";
+import { computeTypesOf } from "../training/index.js";
 import { evaluate } from "./evaluate.js";
 import { NoVerdictError } from "./exit.js";
 import { stopOnInterrupt } from "./interruption.js";
@@ -61,11 +63,13 @@ export function demoCommand(streams: Streams) {
         mayOutlive: "the demo goes on; report.txt has its table",
       });
       const started = performance.now();
-      const configuration = await demoConfiguration(seed, algorithm, { chat, novelty, set: set ?? [] });
+      const given = await demoConfiguration(seed, algorithm, { chat, novelty, set: set ?? [] });
       const folder = runDir ?? defaultRunFolder("demo.yaml");
       checkNewRunFolder(folder);
-      const prompts = await loadPrompts(configuration, "test");
-      const system = await assembleSystem(configuration);
+      const prompts = await loadPrompts(given, "test");
+      const system = await assembleSystem(given);
+      // As `train` records it, so that the command which resumes a stopped demo finds what it was started with.
+      const configuration = withComputeTypes(given, computeTypesOf(system));
       const interruption = stopOnInterrupt(output);
       const evaluated = (tester: ModelIdentity) =>
         evaluate(configuration, system, output, {

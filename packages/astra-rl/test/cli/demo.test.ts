@@ -82,3 +82,13 @@ test("the same seed gives the same evaluations, another seed others; --algorithm
     "reward/term/cosine": expect.any(Number) as number,
   });
 });
+
+test("is resumed by the command that it names where it is stopped", async () => {
+  const { code } = await demo("--run-dir", path("resumed"), "--quiet", "--seed", "4");
+  expect(code).toBe(0);
+  const resolved = path("resumed", "config.resolved.yaml");
+  const more = ["--set", "training.trainingSteps=3", "--quiet"];
+  const resumed = await runCommand("train", resolved, "--run-dir", path("resumed"), "--resume", ...more);
+  expect(resumed.err).not.toContain("was not given and is now");
+  expect([0, 3]).toContain(resumed.code);
+});
