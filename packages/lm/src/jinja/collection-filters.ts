@@ -14,6 +14,7 @@ import {
   orElse,
   TemplateError,
   Tuple,
+  tupleOf,
   typeName,
   Undefined,
   Unsupported,
@@ -145,7 +146,7 @@ export const collectionFilters: Readonly<Record<string, Filter>> = {
     if (!(value instanceof Dict)) throw new TemplateError(`dictsort needs a dict, not ${typeName(value)}`);
     if (by !== "key" && by !== "value")
       throw new TemplateError('You can only sort by either "key" or "value"');
-    const pairs = [...value.entries()].map(([key, member]) => Tuple.of2(key, member));
+    const pairs = [...value.entries()].map(([key, member]) => tupleOf(key, member));
     const isSensitive = caseSensitive !== undefined && isTrue(caseSensitive);
     const keys = pairs.map((pair) => folded(pair[by === "key" ? 0 : 1]!, isSensitive));
     return sorted(pairs, keys, reverse !== undefined && isTrue(reverse));
@@ -174,7 +175,7 @@ export const collectionFilters: Readonly<Record<string, Filter>> = {
       if (key instanceof Undefined) key.fail();
       const last = groups.at(-1);
       if (last !== undefined && equals(folded(last[0]!, isSensitive), key)) (last[1] as Value[]).push(member);
-      else groups.push(Tuple.of2(read(member), [member]));
+      else groups.push(tupleOf(read(member), [member]));
     }
     return groups;
   },
@@ -183,7 +184,7 @@ export const collectionFilters: Readonly<Record<string, Filter>> = {
     if (value instanceof Undefined) return lazily(each([]));
     if (!(value instanceof Dict)) throw new TemplateError("Can only get item pairs from a mapping.");
     const pairs = function* (): Generator<Value> {
-      for (const [key, member] of value.entries()) yield Tuple.of2(key, member);
+      for (const [key, member] of value.entries()) yield tupleOf(key, member);
     };
     return lazily(pairs());
   },

@@ -17,7 +17,7 @@ import {
   listed,
   orElse,
   TemplateError,
-  Tuple,
+  tupleOf,
   typeName,
   Undefined,
   type Arguments,
@@ -69,7 +69,7 @@ export class Evaluator {
     const value = (part: Expression) => this.evaluate(part, scope);
     switch (node.kind) {
       case "tuple":
-        return this.#counted(Tuple.of2(...node.items.map(value)));
+        return this.#counted(tupleOf(...node.items.map(value)));
       case "list":
         return this.#counted(node.items.map(value));
       case "dict":

@@ -14,7 +14,7 @@ import {
   Limit,
   Markup,
   TemplateError,
-  Tuple,
+  tupleOf,
   typeName,
   Undefined,
   Unsupported,
@@ -84,7 +84,7 @@ const texts: Readonly<Record<string, Filter>> = {
     if (given.positional.length > 0 && given.named.size > 0) {
       throw new TemplateError("format takes positional or named arguments, not both");
     }
-    const values = given.named.size > 0 ? new Dict(given.named) : Tuple.of2(...given.positional);
+    const values = given.named.size > 0 ? new Dict(given.named) : tupleOf(...given.positional);
     return formatPercent(text(value), values);
   },
   indent: named(["width", "first", "blank"], (value, width = 4n, first, blank) => {

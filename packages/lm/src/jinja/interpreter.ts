@@ -14,7 +14,7 @@ import {
   Namespace,
   orElse,
   TemplateError,
-  Tuple,
+  tupleOf,
   Undefined,
   type Arguments,
   type Value,
@@ -208,7 +208,7 @@ export class Interpreter extends Evaluator {
             : this.evaluate(fallback, inner);
         inner.set(parameter, orElse(values[index], missing));
       });
-      if (takes.varargs) inner.set("varargs", Tuple.of2(...extra));
+      if (takes.varargs) inner.set("varargs", tupleOf(...extra));
       if (takes.kwargs) inner.set("kwargs", new Dict(others));
       if (takes.caller)
         inner.set(

@@ -6,6 +6,7 @@ import {
   lengthOf,
   orElse,
   Tuple,
+  tupleOf,
   Undefined,
   type Arguments,
   type Value,
@@ -98,7 +99,7 @@ export class Loop {
         );
       case "changed":
         return new Callable(name, ({ positional }) => {
-          const given = Tuple.of2(...positional);
+          const given = tupleOf(...positional);
           const isSame = this.#lastChanged !== null && equals(this.#lastChanged, given);
           this.#lastChanged = given;
           return !isSame;

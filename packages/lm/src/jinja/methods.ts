@@ -31,6 +31,7 @@ import {
   Range,
   TemplateError,
   Tuple,
+  tupleOf,
   typeName,
   Undefined,
   Unsupported,
@@ -177,8 +178,8 @@ const partition =
     const part = string("str.partition", separator);
     if (part === "") throw new TemplateError("empty separator");
     const at = from === "left" ? self.indexOf(part) : self.lastIndexOf(part);
-    if (at < 0) return from === "left" ? Tuple.of2(self, "", "") : Tuple.of2("", "", self);
-    return Tuple.of2(self.slice(0, at), part, self.slice(at + part.length));
+    if (at < 0) return from === "left" ? tupleOf(self, "", "") : tupleOf("", "", self);
+    return tupleOf(self.slice(0, at), part, self.slice(at + part.length));
   };
 
 const justified =

@@ -13,6 +13,7 @@ import {
   Range,
   TemplateError,
   Tuple,
+  tupleOf,
   typeName,
   Undefined,
   Unsupported,
@@ -55,7 +56,7 @@ export function binary(operator: string, left: Value, right: Value): Value {
   if (operator === "+") {
     if (typeof left === "string" && typeof right === "string") return left + right;
     if (Array.isArray(left) && Array.isArray(right) && left instanceof Tuple === right instanceof Tuple) {
-      return left instanceof Tuple ? Tuple.of2(...left, ...right) : [...left, ...right];
+      return left instanceof Tuple ? tupleOf(...left, ...right) : [...left, ...right];
     }
   }
   if (operator === "*") {
@@ -83,7 +84,7 @@ function repeated(value: string | Value[], times: bigint): Value {
   if (value.length * count > MAXIMUM_LIST)
     throw new Limit(`a list may have at most ${MAXIMUM_LIST} elements`);
   const items = Array.from({ length: count }, () => [...value]).flat();
-  return value instanceof Tuple ? Tuple.of2(...items) : items;
+  return value instanceof Tuple ? tupleOf(...items) : items;
 }
 
 function integers(operator: string, a: bigint, b: bigint): Numeric {
@@ -331,5 +332,5 @@ export function sliced(value: Value, start: Value, stop: Value, step: Value): Va
     return new Range(at(first), at(last), value.step * BigInt(stride));
   }
   const items = places.map((at) => value[at]!);
-  return value instanceof Tuple ? Tuple.of2(...items) : items;
+  return value instanceof Tuple ? tupleOf(...items) : items;
 }

@@ -46,12 +46,12 @@ export class Tuple extends Array<Value> {
   static override get [Symbol.species]() {
     return Array;
   }
+}
 
-  static of2(...items: readonly Value[]): Tuple {
-    const tuple = new Tuple();
-    for (const item of items) tuple.push(item);
-    return tuple;
-  }
+export function tupleOf(...items: readonly Value[]): Tuple {
+  const tuple = new Tuple();
+  for (const item of items) tuple.push(item);
+  return tuple;
 }
 
 /** A Python dict: keys are equal as Python's are (1, 1.0 and True are one key), in order of insertion. */
@@ -98,7 +98,7 @@ export class DictView {
 
   *[Symbol.iterator](): Generator<Value> {
     for (const [key, value] of this.dict.entries()) {
-      yield this.part === "keys" ? key : this.part === "values" ? value : Tuple.of2(key, value);
+      yield this.part === "keys" ? key : this.part === "values" ? value : tupleOf(key, value);
     }
   }
 }
