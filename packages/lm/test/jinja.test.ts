@@ -41,12 +41,12 @@ describe("templates render as in Python", () => {
     expect(compared(cases)).toEqual({ different: [], refused: 0 });
   });
 
-  it("constructs against each other: 4,000 random templates equal, or refused by name (2 %)", () => {
+  it("constructs against each other: 1,500 random templates equal, or refused by name (2 %)", () => {
     const cases = JSON.parse(gunzipSync(golden("jinja-expected.json.gz")).toString()) as Cases;
-    expect(cases.cases).toHaveLength(4000);
+    expect(cases.cases).toHaveLength(1500);
     const { different, refused } = compared(cases);
     expect(different).toEqual([]);
-    expect(refused).toBeLessThanOrEqual(80);
+    expect(refused).toBeLessThanOrEqual(30);
   });
 
   const render = (source: string, variables: Record<string, unknown> = {}) =>

@@ -17,7 +17,7 @@ import transformers
 from transformers.utils import chat_template_utils
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-COUNT = 4000
+COUNT = 1500
 MESSAGES = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": None, "n": [1, 2.5, None]}]
 
 TEXTS = [
