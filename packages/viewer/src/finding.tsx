@@ -14,7 +14,8 @@ export function Finding({ report }: { report: ReportRecord }) {
   const { evaluations, comparison } = report;
   const last = comparison === null ? evaluations.at(-1) : evaluations[comparison.after];
   if (last === undefined) return <Underway report={report} />;
-  const doubts = last.summary.doubts ?? [];
+  // With other doubts the figures hold; they are told below.
+  const saysNothing = last.summary.doubts?.some(({ about }) => about === "figures") ?? false;
   const [rate] = knownRates([last.summary]);
   const at = evaluations.indexOf(last);
   const before = comparison === null ? undefined : evaluations[comparison.before];
@@ -30,7 +31,7 @@ export function Finding({ report }: { report: ReportRecord }) {
         <OverSeeds report={report} />
       ) : (
         <>
-          {doubts.length === 0 && rate !== undefined && (
+          {!saysNothing && rate !== undefined && (
             <p class="sentence">{sentence(rate, last, before, comparison)}</p>
           )}
           <Figures rate={rate} last={last.summary} before={before?.summary} />

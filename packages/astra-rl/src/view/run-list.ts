@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { parse } from "yaml";
 import {
   doubtsOfEvaluation,
+  doubtsOfFigures,
   parseEvaluationRecord,
   type MetricsRecord,
   type ViewList,
@@ -164,7 +165,7 @@ function describe(id: string, path: string): Omit<ViewRun, "state"> {
     target: modelOf(models["target"]),
     algorithm: textOr(objectOf(() => configuration["algorithm"])["type"]),
     seed: numberOr(configuration["seed"]),
-    hasVerdict: evaluated === null || doubtsOfEvaluation(evaluated).length === 0,
+    hasVerdict: evaluated === null || doubtsOfFigures(doubtsOfEvaluation(evaluated)).length === 0,
     success: evaluated?.success_rate ?? value("evaluation/success_rate"),
     harmless: evaluated?.harmless_probe_success_rate ?? value("evaluation/harmless_probe_success_rate"),
     nll: evaluated?.mean_probe_nll ?? value("evaluation/probe_nll"),
