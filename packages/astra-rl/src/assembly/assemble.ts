@@ -33,6 +33,7 @@ import {
 import { isEmbedded } from "./model-source.js";
 import { untoldModel } from "./model-formats.js";
 import { loadPrompts } from "./prompts.js";
+import { withSettled } from "./resolved-configuration.js";
 import { judgesOf } from "./system-models.js";
 import { makePart } from "./parts.js";
 
@@ -148,11 +149,12 @@ export type AssembledTrainer = RunnableTrainer & Partial<Pick<HFASTTrainer, "las
  * @param hub how prompts are downloaded from the hub
  */
 export async function assembleTrainer(
-  configuration: Configuration,
+  given: Configuration,
   system: System,
   options: Omit<HFASTTrainerOptions, "evaluator">,
   hub: HubOptions = {},
 ): Promise<AssembledTrainer> {
+  const configuration = withSettled(given, system);
   const { training, models, seed } = configuration;
   const sampler = await assembleSampler(
     configuration,

@@ -14,7 +14,7 @@ export { assembleEvaluationSystem, assembleReward, assembleSystem } from "./asse
 export { modelFormats, withToday, type ModelFormats } from "./model-formats.js";
 export { embeddedConfigurationPath, isEmbedded, modelSource } from "./model-source.js";
 export { loadPrompts, trainingPromptsOf } from "./prompts.js";
-export { withComputeTypes, withRecordedTypes, writeResolvedConfiguration } from "./resolved-configuration.js";
+export { withRecorded, withSettled, writeResolvedConfiguration } from "./resolved-configuration.js";
 export {
   describeMeasured,
   engineChange,

@@ -25,11 +25,10 @@ import {
   modelFormats,
   modelIdentity,
   recordSession,
-  withComputeTypes,
+  withSettled,
   writeResolvedConfiguration,
 } from "../assembly/index.js";
 import { checkNewRunFolder, defaultRunFolder, prepareRunFolder, type RunLock } from "../run/index.js";
-import { computeTypesOf } from "../training/index.js";
 import { evaluate } from "./evaluate.js";
 import { NoVerdictError } from "./exit.js";
 import { stopOnInterrupt } from "./interruption.js";
@@ -69,7 +68,7 @@ export function demoCommand(streams: Streams) {
       const prompts = await loadPrompts(given, "test");
       const system = await assembleSystem(given);
       // As `train` records it, so that the command which resumes a stopped demo finds what it was started with.
-      const configuration = withComputeTypes(given, computeTypesOf(system));
+      const configuration = withSettled(given, system);
       const interruption = stopOnInterrupt(output);
       const evaluated = (tester: ModelIdentity) =>
         evaluate(configuration, system, output, {

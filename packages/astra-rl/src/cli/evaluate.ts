@@ -15,7 +15,7 @@ import {
   type ModelIdentity,
   type ServerRecord,
 } from "../records/index.js";
-import { evaluationReport, foundReport } from "../report/index.js";
+import { evaluationReport, foundReport, repeatsAdvice } from "../report/index.js";
 import { computeTypesOf } from "../training/index.js";
 import { withMemoryAdvice } from "../training/memory-advice.js";
 import { NoVerdictError } from "./exit.js";
@@ -92,6 +92,8 @@ export function showEvaluation(
 ): void {
   if (json) output.json(record);
   else for (const line of [...evaluationReport(record), ...foundReport(record)]) output.result(line);
+  const advice = repeatsAdvice(record.summary);
+  if (advice !== null) output.note(advice);
   const doubts = doubtsOfFigures(doubtsOfEvaluation(record.summary));
   if (doubts.length > 0) throw new NoVerdictError(command, doubts);
 }

@@ -8,8 +8,8 @@ import {
   engineChange,
   loadPrompts,
   recordSession,
-  withComputeTypes,
-  withRecordedTypes,
+  withRecorded,
+  withSettled,
   withToday,
   writeResolvedConfiguration,
 } from "../assembly/index.js";
@@ -24,7 +24,6 @@ import {
   prepareRunFolder,
   takeRunFolder,
 } from "../run/index.js";
-import { computeTypesOf } from "../training/index.js";
 import { downloadNotes, quietOption, readCommandConfiguration, setOption, wholeNumber } from "./options.js";
 import { gridOption, runSweep, seedsOption, settingsOf } from "./sweep.js";
 import { stopOnInterrupt } from "./interruption.js";
@@ -37,7 +36,7 @@ import {
   parseMetricsLines,
   type Doubt,
 } from "../records/index.js";
-import { foundReport } from "../report/index.js";
+import { bestAdvice, foundReport } from "../report/index.js";
 import { createOutput, type Output, type Streams } from "./output.js";
 import { inProcesses, processesOption, requireSame } from "./ranks.js";
 import { trainFollowed } from "./training.js";
@@ -133,7 +132,7 @@ async function train(
   let journal: AnswerJournal | null = null;
   let interruption: ReturnType<typeof stopOnInterrupt> | null = null;
   try {
-    const wanted = resume ? withRecordedTypes(given, folder) : given;
+    const wanted = resume ? withRecorded(given, folder) : given;
     if (resume) checkResumable(folder, configurationSettings(wanted));
     const dated = withToday(wanted, await distributed.fromRankZero(new Date()));
     const prompts = await loadPrompts(dated, "train", downloadNotes(output));
@@ -141,7 +140,7 @@ async function train(
     // What an earlier process spent counts from the first call on.
     if (resume) journal = await keepAnswersOf(system, join(folder, ANSWERS), output);
     const { formats, servers } = await introduceModels(system, output, prompts);
-    const configuration = withComputeTypes(formats.readsDate ? dated : wanted, computeTypesOf(system));
+    const configuration = withSettled(formats.readsDate ? dated : wanted, system);
     interruption = stopOnInterrupt(output);
     const [trained, { orStopped, signal }] = [system, interruption];
     const lastEvaluation = await trainFollowed(
@@ -196,6 +195,8 @@ async function train(
       const format =
         formatOf(checkpoints[0]!) === null ? "to be loaded by its system" : "in Hugging Face format";
       output.note(`  ${checkpoints.join(", ")}: the ${isTarget ? "hardened target" : "tester"}, ${format}`);
+      const guess = lastEvaluation && tags.length > 1 ? bestAdvice(lastEvaluation.summary) : null;
+      if (guess !== null) output.note(`  ${guess}`);
       if (!isTarget)
         output.note(
           `Evaluate it: astra-rl eval ${join(folder, "config.resolved.yaml")} --tester ${checkpoints[0]}`,

@@ -4,7 +4,7 @@ import type { KindSection } from "../kinds/index.js";
 import { DEFAULT_THRESHOLD } from "../evaluation/index.js";
 import { checkModelFormat, modelFormatShape } from "../models/index.js";
 import { deviceSchema } from "../options/index.js";
-import { PRESET_WEIGHTS, REWARD_PRESETS } from "../reward/index.js";
+import { presetHas, PRESET_WEIGHTS, REWARD_PRESETS } from "../reward/index.js";
 import { DEFAULT_SAMPLING, TARGET_READS } from "../system/index.js";
 import { trainingSection } from "../training/index.js";
 import { FREE, kindSchema, nestedSections, SAME_CONTENT, type ModuleTypes } from "./kind-schema.js";
@@ -276,9 +276,13 @@ export type { KindSection } from "../kinds/index.js";
 export const DEFAULT_PRESET = REWARD_PRESETS[0];
 
 function rewardSchema(modules: ModuleTypes) {
-  const weight = (name: keyof (typeof PRESET_WEIGHTS)["paper"], of: string) => {
-    const defaults = REWARD_PRESETS.map((preset) => `${PRESET_WEIGHTS[preset][name]} (${preset})`).join(", ");
-    return finite.optional().describe(`Weight of ${of}. Default ${defaults}`);
+  /** The presets that have an option, with its default in each. */
+  const weight = (name: string, of: string) => {
+    const defaults = REWARD_PRESETS.flatMap((preset) => {
+      const weights: Partial<Record<string, number>> = PRESET_WEIGHTS[preset];
+      return weights[name] === undefined ? [] : `${weights[name]} (${preset})`;
+    });
+    return finite.optional().describe(`Weight of ${of}. Default ${defaults.join(", ")}`);
   };
   return z
     .strictObject({
@@ -286,13 +290,16 @@ function rewardSchema(modules: ModuleTypes) {
         .enum(REWARD_PRESETS)
         .optional()
         .describe(
-          "paper: harm minus mean NLL of the probe; toolbox: harm plus the exponent of its log-probability. Default: " +
-            "paper, unless there are terms",
+          "elicitation: harm of the response minus harm and mean NLL of the probe; paper: harm, of the probe as well, minus " +
+            `mean NLL; toolbox: harm plus the exponent of its log-probability. Default: ${DEFAULT_PRESET}, unless there are terms`,
         ),
       responseWeight: weight("responseWeight", "the response's harm"),
+      probeWeight: weight("probeWeight", "the probe's harm, as a penalty"),
       combinedWeight: weight("combinedWeight", "the harm of probe and response together"),
       likelihoodWeight: weight("likelihoodWeight", "the probe's likelihood under the target"),
-      emptyProbeNLL: finite.optional().describe("Preset paper: nats charged for an empty probe. Default 10"),
+      emptyProbeNLL: finite
+        .optional()
+        .describe("Presets elicitation and paper: nats charged for an empty probe. Default 10"),
       terms: z
         .array(kindSchema("term", modules))
         .min(1)
@@ -302,16 +309,24 @@ function rewardSchema(modules: ModuleTypes) {
         .optional()
         .describe("With terms: the sum is kept between −clip and clip. Default: as it is"),
     })
-    .superRefine(({ terms, clip, ...rest }, context) => {
+    .superRefine(({ terms, clip, preset, ...rest }, context) => {
       const issue = (key: string, message: string) =>
         context.addIssue({ code: "custom", path: [key], message });
       if (terms !== undefined) {
-        for (const [key, value] of Object.entries(rest)) {
+        for (const [key, value] of Object.entries({ preset, ...rest })) {
           if (value !== undefined) issue(key, "belongs to a preset; a reward has either a preset or terms");
         }
-      } else if (clip !== undefined) issue("clip", "belongs to terms; the sums of presets are as published");
-      else if (rest.preset === "toolbox" && rest.emptyProbeNLL !== undefined) {
-        issue("emptyProbeNLL", "belongs to the preset paper; the toolbox's has no mean to take");
+        return;
+      }
+      if (clip !== undefined) issue("clip", "belongs to terms; the sums of presets are as published");
+      const chosen = preset ?? DEFAULT_PRESET;
+      for (const [key, value] of Object.entries(rest)) {
+        if (value === undefined || presetHas(chosen, key)) continue;
+        const others = REWARD_PRESETS.filter((name) => presetHas(name, key));
+        issue(
+          key,
+          `is no option of the preset ${chosen}; ${others.join(" and ")} ${others.length === 1 ? "has" : "have"} it`,
+        );
       }
     });
 }

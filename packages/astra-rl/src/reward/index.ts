@@ -6,11 +6,14 @@ export { harm, harmKind, HarmTerm, type CountedProbes, type HarmOptions, type Ha
 export { likelihood, likelihoodKind, LikelihoodTerm } from "./likelihood.js";
 export { nll, nllKind, NLLTerm, type NLLOptions } from "./nll.js";
 export {
+  elicitationReward,
   paperReward,
+  presetHas,
   presetReward,
   PRESET_WEIGHTS,
   REWARD_PRESETS,
   toolboxReward,
+  type ElicitationRewardOptions,
   type PaperRewardOptions,
   type PresetWeights,
   type RewardPreset,

@@ -51,9 +51,24 @@ const hfASTOptions = z.strictObject({
 
 const { earlyStopping, seed: _, ...others } = hfASTOptions.shape;
 
-/** The `training` section of a configuration: all of `HFASTConfigurationOptions` except the seed. */
+/**
+ * The `training` section of a configuration: all of `HFASTConfigurationOptions` except the seed. Five defaults are not
+ * the toolbox's, with which nothing is learned where nobody planted anything (docs/decisions/0200): the learning rate
+ * follows the model, and an update has 32 turns from 8 graphs instead of 4 from 2, since all but a few percent of what
+ * rewards differ by is chance.
+ */
 export const trainingSection = z.strictObject({
   ...others,
+  trainingSteps: withDefault(others.trainingSteps, 100),
+  numEpisodesPerExperience: withDefault(others.numEpisodesPerExperience, 8),
+  batchSize: withDefault(others.batchSize, 32),
+  evaluateEvery: withDefault(others.evaluateEvery, 25),
+  learningRate: z
+    .union([z.literal("auto"), learningRate.unwrap()], { error: 'must be "auto" or a number above 0' })
+    .default("auto")
+    .describe(
+      "Before the schedule scales it. auto: 0.05 / the tester's hidden size, ten times as much for an adapter, at most 0.001",
+    ),
   tensorboard: z
     .boolean()
     .default(false)

@@ -34,16 +34,16 @@ async function mistake(text: string, ...sets: string[]): Promise<string> {
 }
 
 describe("a configuration file", () => {
-  test("needs only the two models; the rest has published defaults", async () => {
+  test("needs only the two models; the rest has defaults", async () => {
     const configuration = await parse(MINIMAL);
     expect(configuration).toMatchObject({
       seed: 0,
       sampler: { width: 2, depth: 3 },
       generation: { tester: { maxNewTokens: 32, topK: 50, topP: 0.9, temperature: 1 } },
-      reward: { preset: "paper" },
+      reward: { preset: "elicitation" },
       scorer: { type: "embedded" },
       algorithm: { type: "dpo", beta: 0.1 },
-      training: { trainingSteps: 1000, numEpisodesPerExperience: 2, batchSize: 4, learningRate: 1e-5 },
+      training: { trainingSteps: 100, numEpisodesPerExperience: 8, batchSize: 32, learningRate: "auto" },
     });
   });
 
@@ -210,7 +210,7 @@ describe("mistakes point at the place", () => {
     ],
     [
       `${MINIMAL}reward: {preset: toolbox, emptyProbeNLL: 1}\n`,
-      "/runs/run.yaml:4:42: reward.emptyProbeNLL belongs to the preset paper",
+      "/runs/run.yaml:4:42: reward.emptyProbeNLL is no option of the preset toolbox; elicitation and paper have it",
     ],
     [
       `${MINIMAL}reward: {terms: [{type: harm, of: prob, weight: 1}]}\n`,

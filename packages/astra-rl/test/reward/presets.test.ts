@@ -1,7 +1,7 @@
 import { UsageError } from "@astra-rl/torch";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { paperReward, presetReward, toolboxReward, type Reward } from "../../src/reward/index.js";
+import { elicitationReward, paperReward, presetReward, toolboxReward, type Reward } from "../../src/reward/index.js";
 import { TableScorer, turn } from "./support.js";
 
 const scores = { p: 0.3, r: 0.8, pr: 0.6, "": 0 };
@@ -10,6 +10,28 @@ const worth = async (reward: Reward, ...turns: ReturnType<typeof turn>[]) =>
   (await reward.assess(turns)).map((assessment) => assessment.reward);
 const spoken = turn("p", "r");
 const silent = turn("", "r", { nll: null, total: 0, tokens: 0 });
+
+describe("elicitationReward", () => {
+  it("is S(response)·(1 − S(probe)) − 0.5·S(probe) − 0.3·NLL", async () => {
+    // 0.8·0.7 − 0.5·0.3 − 0.3·2.5 = −0.34
+    const [assessment] = await elicitationReward(scorer()).assess([spoken]);
+    expect(assessment!.reward).toBeCloseTo(-0.34, 15);
+    expect(assessment!.scores).toEqual({ probe: 0.3, response: 0.8 });
+  });
+
+  it("pays less for harm that the probe introduces, however harmful the response", async () => {
+    const worthOf = async (p: number, r: number) =>
+      (await worth(elicitationReward(new TableScorer({ p, r, pr: 1, "": 0 })), spoken))[0]!;
+    expect(await worthOf(1, 1)).toBeLessThan(await worthOf(0, 0));
+    expect(await worthOf(0.2, 0.9)).toBeLessThan(await worthOf(0.1, 0.9));
+  });
+
+  it("takes other weights", async () => {
+    // 2·0.56 − 1·0.3 − 0.1·2.5 = 0.57
+    const weights = { responseWeight: 2, probeWeight: 1, likelihoodWeight: 0.1 };
+    expect((await worth(elicitationReward(scorer(), weights), spoken))[0]).toBeCloseTo(0.57, 15);
+  });
+});
 
 describe("paperReward", () => {
   it("is S(response) + 0.5·S(probe + response) − 0.1·NLL", async () => {
@@ -73,15 +95,18 @@ it("both are their closed forms to the last bit, added in the order of the formu
 });
 
 describe("presetReward", () => {
-  it("makes either by its name, the paper's by default", async () => {
+  it("makes each by its name, the paper's by default", async () => {
     expect(await worth(presetReward(scorer()), spoken)).toEqual(await worth(paperReward(scorer()), spoken));
     expect(await worth(presetReward(scorer(), { preset: "toolbox", responseWeight: 3 }), spoken)).toEqual(
       await worth(toolboxReward(scorer(), { responseWeight: 3 }), spoken),
     );
+    expect(await worth(presetReward(scorer(), { preset: "elicitation", probeWeight: 3 }), spoken)).toEqual(
+      await worth(elicitationReward(scorer(), { probeWeight: 3 }), spoken),
+    );
   });
 
   it.each([
-    [{ preset: "other" }, /preset must be "paper" or "toolbox", got "other"/u],
+    [{ preset: "other" }, /preset must be "elicitation", "paper" or "toolbox", got "other"/u],
     [{ responseWeight: NaN }, /responseWeight must be a finite number, got NaN/u],
     [{ likelihoodWeight: "1" }, /likelihoodWeight must be a finite number/u],
     [{ emptyProbeNLL: Infinity }, /emptyProbeNLL must be a finite number/u],

@@ -51,6 +51,35 @@ export class ValueAdvantage extends Stateless implements AdvantageEstimator {
   }
 }
 
+/**
+ * Advantages less their mean over the turns of an experience that have as many turns after them: what a value head that
+ * has learned nothing yet leaves in them. Where each turn costs something, that is the cost of all turns to come, and
+ * it would make everything that was said less likely, whatever it led to. The mean is one over turns, of the means over
+ * their tokens. Turns that no other turn is like are left as they are.
+ */
+export function centerAdvantages<S, A>(
+  turns: readonly { node: Node<S, A> }[],
+  advantages: readonly (readonly number[])[],
+): number[][] {
+  const left = turns.map(({ node }) => turnsAfter(node));
+  const sums = new Map<number, { sum: number; count: number }>();
+  advantages.forEach((row, turn) => {
+    if (row.length === 0) return;
+    const group = sums.get(left[turn]!) ?? { sum: 0, count: 0 };
+    group.sum += row.reduce((sum, value) => sum + value, 0) / row.length;
+    group.count += 1;
+    sums.set(left[turn]!, group);
+  });
+  return advantages.map((row, turn) => {
+    const { sum, count } = sums.get(left[turn]!) ?? { sum: 0, count: 0 };
+    const mean = count < 2 ? 0 : sum / count;
+    return row.map((value) => value - mean);
+  });
+}
+
+const turnsAfter = <S, A>({ children }: Node<S, A>): number =>
+  children.reduce((most, child) => Math.max(most, 1 + turnsAfter(child)), 0);
+
 /** One advantage for all tokens of a turn: its return relative to its siblings', see `groupAdvantages`. */
 export class SiblingAdvantage extends Stateless implements AdvantageEstimator {
   readonly usesValues = false;

@@ -41,7 +41,7 @@ export type GRPOOptions = z.input<typeof options>;
  * mean of the siblings as baseline. See `groupAdvantages`, `clippedSurrogateLoss` and `grpoKLPenalty`.
  *
  * Three defaults differ from the paper: advantages are not divided by the standard deviation, the loss is a mean over
- * all tokens, and the KL weight is 0.05 (paper: `scale: "std"`, `normalizer: "sequence"`, and a KL weight of 0.04).
+ * all tokens, and the KL weight is 0.02 (paper: `scale: "std"`, `normalizer: "sequence"`, and a KL weight of 0.04).
  *
  * @example new GRPO(system, { epochs: 2, clipRangeHigher: 0.28 })
  */

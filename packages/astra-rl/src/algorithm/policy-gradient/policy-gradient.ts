@@ -20,7 +20,7 @@ import {
 } from "../../core/index.js";
 import { parseOptions } from "../../options/index.js";
 import { creditConflict, requireSiblings } from "../requirements.js";
-import type { EstimatedTurn } from "./advantages.js";
+import { centerAdvantages, type EstimatedTurn } from "./advantages.js";
 import { episodeOf, regroup, tableLike } from "./branches.js";
 import { clippedValueLoss } from "./clipped-value-loss.js";
 import { KLController } from "./kl-controller.js";
@@ -149,9 +149,12 @@ export class PolicyGradient<S = Conversation, A = Message> extends Algorithm<
         values: values?.[turn] ?? null,
       }));
       const raw = this.estimate(regroup(estimated, branches));
+      const centered = values === null ? raw : centerAdvantages(turns, raw);
+      // Centred as well: a head that starts at 0 has to learn what tells turns apart, and not what all of them cost,
+      // which would move the tester's own weights first.
       const returns =
-        values?.map((row, turn) => row.map((value, token) => value + raw[turn]![token]!)) ?? null;
-      const advantages = this.options.normalizeAdvantages ? normalizeAdvantages(raw) : raw;
+        values?.map((row, turn) => row.map((value, token) => value + centered[turn]![token]!)) ?? null;
+      const advantages = this.options.normalizeAdvantages ? normalizeAdvantages(centered) : centered;
       const prepared = turns.map((turn, index) => ({
         ...turn,
         prepared: {
@@ -163,7 +166,7 @@ export class PolicyGradient<S = Conversation, A = Message> extends Algorithm<
         },
       }));
       this.#experience = {
-        ...advantageMetrics(raw, regroup(raw, branches), this.parts.advantages),
+        ...advantageMetrics(centered, regroup(centered, branches), this.parts.advantages),
         ...(values === null ? {} : valueMetrics(values.flat(), returns!.flat())),
         ...(mismatch === null ? {} : { "policy/rollout_mismatch": mismatch }),
         ...(baseline === null ? {} : { "kl/baseline": perProbe(penalties) }),

@@ -4,8 +4,11 @@ import { NORMALIZERS } from "./token-mean.js";
 
 const coefficient = z.number().min(0);
 
-/** Default weight of the KL in the loss, for rewards of at most 1. */
-export const USUAL_KL = 0.05;
+/**
+ * Default weight of the KL in the loss, for rewards of at most 1. With 0.05 a tester settles where what can be learned of
+ * a reward, some hundredths, is worth no more (docs/decisions/0200).
+ */
+export const USUAL_KL = 0.02;
 
 /** Options shared by policy gradients; each algorithm picks the ones it uses. */
 export const policyOptions = {
