@@ -42,8 +42,11 @@ export {
   parseMetricsLine,
   parseMetricsLines,
   stringifyMetrics,
+  warningKey,
+  warningsOf,
   type MetricsRecord,
   type MetricValue,
+  type TrainingWarning,
 } from "./metrics-record.js";
 export { isEdited, tokensRecord, tokensSchema, type TokensRecord } from "./tokens-record.js";
 export type {

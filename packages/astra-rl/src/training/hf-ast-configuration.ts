@@ -49,7 +49,7 @@ const hfASTOptions = z.strictObject({
     .describe("With the token ids that the models read and generated"),
 });
 
-const { earlyStopping, seed: _, ...others } = hfASTOptions.shape;
+const { earlyStopping, stopOn, seed: _, ...others } = hfASTOptions.shape;
 
 /** The `training` section of a configuration: all of `HFASTConfigurationOptions` except the seed. */
 export const trainingSection = z.strictObject({
@@ -60,6 +60,7 @@ export const trainingSection = z.strictObject({
     .meta(FREE)
     .describe("Write the curves to tensorboard/ in the run folder; short for logging: [{type: tensorboard}]"),
   earlyStopping,
+  stopOn,
 });
 
 export type HFASTConfigurationOptions = z.input<typeof hfASTOptions>;
