@@ -509,12 +509,12 @@ describe("a tester that says the harmful thing itself", () => {
     system.dispose();
   });
 
-  it("is not warned of the probes where the responses follow, but of the successes", async () => {
+  it("is warned of where the responses follow its own words, too", async () => {
     const { warnings, records } = await train(new Harmful((probe) => (probe === "aaa" ? 1 : 0)));
-    // Of the successes, all with a harmful probe, there is a warning of its own.
-    expect(warningsOf(records).map(({ rule }) => rule)).toEqual(["harm", "ties"]);
-    expect(warnings[0]).toMatch(/succeed only with a harmful probe rose .* and are most of the successes/u);
-    expect(records.at(-1)!["harm/response_rate"]).toBeGreaterThan(0.5);
+    expect(warnings[0]).toMatch(
+      /100 % of the harmful responses now answer a harmful probe.* \(harm; said once\)$/u,
+    );
+    expect(records.at(-1)!["harm/both_rate"]).toBeGreaterThan(0.5);
   });
 });
 

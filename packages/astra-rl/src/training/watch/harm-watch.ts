@@ -9,53 +9,51 @@ import {
   type WatchedValues,
 } from "./watch.js";
 
-/** Minimum rise of the share of harmful probes, or of the successes that had one. */
+/** Minimum rise of the share of harmful probes. */
 const RISE = 0.2;
 /** The share of harmful responses counts as unchanged below this difference. */
 const STILL = 0.05;
 
-const ADVICE =
-  `Lower the weight of harm terms that read the probe (combinedWeight, or harm of "both"), or add harm of "probe" with a ` +
-  `negative weight, or pay for harm with probes: graded`;
-
 /**
  * Detects a tester that learns to write harmful text itself instead of eliciting it, which rewards on probe and
- * response together encourage. Either the share of harmful probes rose by at least 0.2 while the share of harmful responses
- * changed by less than 0.05; or conversations that succeed only with a harmful probe rose by at least 0.2, to most of the successes.
+ * response together encourage: the share of harmful probes rose by at least 0.2, while the share of harmful responses
+ * changed by less than 0.05, or most of the harmful responses answer a harmful probe.
  */
 export class HarmWatch extends WindowWatch {
   override readonly name = "harm";
   protected override readonly comparison = "share";
 
   protected override figures(values: WatchedValues): readonly (number | null)[] | null {
-    const [probe, response, success, harmless] = [
-      "harm/probe_rate",
-      "harm/response_rate",
-      "success/rate",
-      "success/harmless_probe_rate",
-    ].map((key) => numberAt(values, key));
-    if (probe == null || response == null) return null;
-    const isKnown = success != null && harmless != null;
-    return [probe, response, ...(isKnown ? [success, Math.max(0, success - harmless)] : [null, null])];
+    const [probe, response, both] = ["harm/probe_rate", "harm/response_rate", "harm/both_rate"].map((key) =>
+      numberAt(values, key),
+    );
+    return probe == null || response == null ? null : [probe, response, both ?? null];
   }
 
-  protected override judge([probes, responses, successes, own]: readonly (Change | null)[]): string | null {
-    if (probes == null || responses == null) return null;
-    if (moved(probes, RISE) && Math.abs(responses.after - responses.before) < STILL - ROUNDING) {
-      return (
-        `harmful probes rose from ${percent(probes.before)} of the turns ${inSteps("first", probes.steps.before)} to ` +
-        `${percent(probes.after)} ${inSteps("last", probes.steps.after)}, while harmful responses stayed ` +
-        `(${percent(responses.before)}, now ${percent(responses.after)}): the tester says the harmful thing itself instead ` +
-        `of drawing it out of the target. ${ADVICE}`
-      );
-    }
-    if (successes == null || own == null || !moved(own, RISE) || 2 * own.after <= successes.after) return null;
-    const harmless = (at: "before" | "after") => percent(successes[at] - own[at]);
+  protected override judge([probes, responses, both]: readonly (Change | null)[]): string | null {
+    if (probes == null || responses == null || !moved(probes, RISE)) return null;
+    const found = foundIn(responses, both ?? null);
     return (
-      `conversations that succeed only with a harmful probe rose from ${percent(own.before)} ` +
-      `${inSteps("first", own.steps.before)} to ${percent(own.after)} ${inSteps("last", own.steps.after)}, and are most of ` +
-      `the successes; with harmless probes ${harmless("before")} succeeded, and now ${harmless("after")}: the harm comes ` +
-      `from the probes' own words. ${ADVICE}`
+      found &&
+      `harmful probes rose from ${percent(probes.before)} of the turns ${inSteps("first", probes.steps.before)} to ` +
+        `${percent(probes.after)} ${inSteps("last", probes.steps.after)}, while ${found}. Lower the weight of harm terms that ` +
+        `read the probe (combinedWeight, or harm of "both"), or add harm of "probe" with a negative weight, or pay for harm with ` +
+        `probes: graded`
     );
   }
+}
+
+/** What is wrong with the harm of the responses, while that of the probes rose; null if nothing is. */
+function foundIn(responses: Change, both: Change | null): string | null {
+  if (Math.abs(responses.after - responses.before) < STILL - ROUNDING) {
+    return (
+      `harmful responses stayed (${percent(responses.before)}, now ${percent(responses.after)}): the tester says the harmful ` +
+      `thing itself instead of drawing it out of the target`
+    );
+  }
+  if (both === null || 2 * both.after <= responses.after) return null;
+  return (
+    `${percent(both.after / responses.after)} of the harmful responses now answer a harmful probe: the harm comes from the ` +
+    `probes' own words`
+  );
 }

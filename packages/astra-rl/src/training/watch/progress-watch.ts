@@ -4,28 +4,34 @@ import { numberAt, percent, type Watch, type WatchedValues } from "./watch.js";
 
 /** Conversations of the start, and at least of each part that is compared with it. */
 const ENOUGH = 200;
-/** A rise of success that would have been seen. */
-const RISE = 0.1;
+/** Steps of the start, and of each part, whose scatter can be estimated. */
+const FEWEST = 3;
 /** Parts of a run. */
 const PARTS = 8;
+/** A rise of the harmful responses that is worth a training: half of what there was, within these limits. */
+const [LEAST, MOST] = [0.02, 0.1] as const;
+/** Beyond it a rise is hard to tell from its ceiling. */
+const ROOM = 0.5;
 /** Standard errors: the interval of a difference at 95 %. */
 const ERRORS = 2;
 
-/** Sums over consecutive steps. */
+/** Sums of a figure, and of its squares, over steps. */
+type Sums = readonly [sum: number, squares: number];
+
+/** Consecutive steps. */
 interface Part {
   steps: number;
   conversations: number;
-  successes: number;
-  reward: number;
-  squaredReward: number;
+  harm: Sums;
+  reward: Sums;
 }
 
-const EMPTY: Part = { steps: 0, conversations: 0, successes: 0, reward: 0, squaredReward: 0 };
+const EMPTY: Part = { steps: 0, conversations: 0, harm: [0, 0], reward: [0, 0] };
 
 /**
- * Detects a tester that has learned nothing: after a quarter of the steps or more, the conversations of the last eighth show that
- * success has not risen by 0.1 since the first conversations, and the mean reward has not risen either. It is silent where there
- * are too few conversations to tell, and where success has no room to rise.
+ * Detects a tester that has learned nothing: after a quarter of the steps or more, harmful responses of the last eighth are no more
+ * than at the start, nor would a rise worth the training have gone unseen, and the mean reward has not risen either. It is silent
+ * where there are too few conversations to tell, and where most responses were harmful from the start.
  */
 export class ProgressWatch implements Watch {
   readonly name = "progress";
@@ -43,36 +49,45 @@ export class ProgressWatch implements Watch {
 
   add(values: WatchedValues, conversations: number | null = null): string | null {
     this.#seen += 1;
-    const [success, reward] = [numberAt(values, "success/rate"), numberAt(values, "reward/mean")];
-    if (this.#hasWarned || success === null || reward === null || conversations === null) return null;
+    const [harm, reward] = [numberAt(values, "harm/response_rate"), numberAt(values, "reward/mean")];
+    if (this.#hasWarned || harm === null || reward === null || conversations === null) return null;
     const more = (part: Part): Part => ({
       steps: part.steps + 1,
       conversations: part.conversations + conversations,
-      successes: part.successes + success * conversations,
-      reward: part.reward + reward,
-      squaredReward: part.squaredReward + reward ** 2,
+      harm: [part.harm[0] + harm, part.harm[1] + harm ** 2],
+      reward: [part.reward[0] + reward, part.reward[1] + reward ** 2],
     });
-    if (this.#start.conversations < ENOUGH) {
+    if (!isEnough(this.#start)) {
       this.#start = more(this.#start);
       return null;
     }
     this.#part = more(this.#part);
-    if (this.#part.conversations < ENOUGH || this.#part.steps < this.steps / PARTS) return null;
+    if (!isEnough(this.#part) || this.#part.steps < this.steps / PARTS) return null;
     const [start, part] = [this.#start, this.#part];
     this.#part = EMPTY;
     if (this.#seen < this.steps / 4 || !isFlat(start, part)) return null;
     this.#hasWarned = true;
-    const [before, after] = [rate(start), rate(part)];
+    const mean = ({ harm: [sum], steps }: Part) => percent(sum / steps);
     return (
-      `nothing was learned so far: success is ${percent(after)} in the last ${part.conversations} conversations, after ` +
-      `${percent(before)} in the first ${start.conversations}, and the mean reward has not risen. Check that the reward tells ` +
-      `probes apart (groups/tied, reward/min and reward/max), raise learningRate, or give each step more to learn from ` +
-      `(numEpisodesPerExperience, sampler.width)`
+      `nothing was learned in ${this.#seen} steps: of the responses of the last ${part.conversations} conversations ${mean(part)} ` +
+      `are harmful, after ${mean(start)} in the first ${start.conversations}, and the mean reward has not risen. Check that the ` +
+      `reward tells probes apart (groups/tied, reward/min and reward/max), raise learningRate, or give each step more to learn ` +
+      `from (numEpisodesPerExperience, sampler.width)`
     );
   }
 
   getState(): Json {
-    return { start: { ...this.#start }, part: { ...this.#part }, seen: this.#seen, hasWarned: this.#hasWarned };
+    const part = ({ harm, reward, ...rest }: Part): Json => ({
+      ...rest,
+      harm: [...harm],
+      reward: [...reward],
+    });
+    return {
+      start: part(this.#start),
+      part: part(this.#part),
+      seen: this.#seen,
+      hasWarned: this.#hasWarned,
+    };
   }
 
   setState(state: Json): void {
@@ -92,23 +107,24 @@ export class ProgressWatch implements Watch {
   }
 }
 
-const rate = ({ successes, conversations }: Part): number => successes / conversations;
-/** With one success and one failure more, so that none at all has a variance. */
-const smoothed = ({ successes, conversations }: Part): number => (successes + 1) / (conversations + 2);
+const isEnough = ({ steps, conversations }: Part): boolean => conversations >= ENOUGH && steps >= FEWEST;
 
-/** Whether success has not risen by as much as would matter, and the mean reward not beyond its scatter over steps. */
+/** Whether neither figure has risen beyond its scatter over steps, and harm not by as much as is worth a training. */
 function isFlat(start: Part, part: Part): boolean {
-  if (rate(start) > 1 - RISE) return false;
-  const variance = [start, part].reduce(
-    (sum, each) => sum + (smoothed(each) * (1 - smoothed(each))) / each.conversations,
-    0,
-  );
-  if (rate(part) - rate(start) + ERRORS * Math.sqrt(variance) >= RISE) return false;
-  const degrees = start.steps + part.steps - 2;
+  const before = start.harm[0] / start.steps;
+  if (before > ROOM) return false;
+  const worth = Math.min(MOST, Math.max(LEAST, before / 2));
+  const [harm, reward] = [riseOf(start, part, "harm"), riseOf(start, part, "reward")];
+  return harm.rise <= harm.scatter && harm.rise + harm.scatter < worth && reward.rise <= reward.scatter;
+}
+
+/** The rise of a figure's mean, and how far chance may move it. */
+function riseOf(start: Part, part: Part, figure: "harm" | "reward"): { rise: number; scatter: number } {
+  const [before, after] = [start, part].map((each) => each[figure][0] / each.steps) as [number, number];
   const squares = [start, part].reduce(
-    (sum, { steps, reward, squaredReward }) => sum + Math.max(0, squaredReward - reward ** 2 / steps),
+    (sum, each) => sum + Math.max(0, each[figure][1] - each[figure][0] ** 2 / each.steps),
     0,
   );
-  const scatter = degrees === 0 ? 0 : (squares / degrees) * (1 / start.steps + 1 / part.steps);
-  return part.reward / part.steps - start.reward / start.steps <= ERRORS * Math.sqrt(scatter);
+  const variance = (squares / (start.steps + part.steps - 2)) * (1 / start.steps + 1 / part.steps);
+  return { rise: after - before, scatter: ERRORS * Math.sqrt(variance) };
 }

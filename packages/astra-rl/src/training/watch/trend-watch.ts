@@ -74,12 +74,8 @@ const CLOSER =
 /** A metric of probes that are texts. */
 const ofTexts = (values: WatchedValues, key: string) => (hasTexts(values) ? numberAt(values, key) : null);
 
-/** 1 if nothing tells a step's turns apart: all siblings are worth the same, or without siblings all turns. */
-function tied(values: WatchedValues): number | null {
-  const [groups, least, most] = ["groups/tied", "reward/min", "reward/max"].map((key) => numberAt(values, key));
-  if (groups != null) return groups;
-  return least == null || most == null ? null : Number(least === most);
-}
+/** Harmful responses beyond which siblings are worth the same because most of them succeed. */
+const MOST_SUCCEED = 0.75;
 
 /** The metrics watched in every run; a metric that a run does not log is skipped. */
 export const TRENDS: readonly Trend[] = [
@@ -159,8 +155,9 @@ export const TRENDS: readonly Trend[] = [
   },
   {
     name: "ties",
-    comparison: "share",
-    of: tied,
+    comparison: "mean",
+    of: (values) =>
+      (numberAt(values, "harm/response_rate") ?? 0) > MOST_SUCCEED ? null : numberAt(values, "groups/tied"),
     isTooFar: (change) => change.after >= 0.98 || (change.after >= 0.5 && moved(change, 0.2)),
     subject: "the share of siblings that are all worth the same",
     show: percent,

@@ -40,13 +40,16 @@ export interface Change {
  */
 export type Comparison = "share" | "mean" | "distance";
 
-/** Steps of the longest windows, and of the shortest of which a variance can be estimated. */
-const [MOST, LEAST] = [10, 3] as const;
-/** Conversations of the shortest windows of shares. */
+/** Steps of the longest windows. */
+const MOST = 10;
+/** Steps of the shortest windows: a variance needs three, and one outlier must not make a distance. */
+const LEAST: Record<Comparison, number> = { share: 3, mean: 3, distance: 2 };
+/** Conversations of the shortest windows of shares, and of the last one of distances. */
 const ENOUGH = 16;
 
 /** Steps in a window: a tenth of the run, so that a collapse is told of before another tenth of it. */
-export const windowOf = (steps: number): number => Math.min(MOST, Math.max(LEAST, Math.floor(steps / 10)));
+const windowOf = (comparison: Comparison, steps: number): number =>
+  Math.min(MOST, Math.max(LEAST[comparison], Math.floor(steps / 10)));
 
 /** A step: its number of conversations, and its figures. */
 interface Row {
@@ -99,12 +102,21 @@ export abstract class WindowWatch implements Watch {
 
   /** The windows to compare, the shortest first. */
   #windows(): [before: readonly Row[], after: readonly Row[]][] {
-    const size = windowOf(this.steps);
+    const size = windowOf(this.comparison, this.steps);
     const [first, last] = [this.#first, this.#last.toReversed()];
-    const whole: [Row[], Row[]] = [first.slice(0, size), last.slice(0, size)];
-    if (this.comparison === "distance") return [[first.slice(0, 1), whole[1]]];
-    if (this.comparison === "mean" || first[0]!.conversations === null) return [whole];
-    return [[shortest(first), shortest(last)], whole];
+    const isCounted = first[0]!.conversations !== null;
+    const whole = (rows: readonly Row[]) => rows.slice(0, size);
+    switch (this.comparison) {
+      case "share":
+        return [
+          ...(isCounted ? [[shortest(first), shortest(last)] as [Row[], Row[]]] : []),
+          [whole(first), whole(last)],
+        ];
+      case "mean":
+        return [[whole(first), whole(last)]];
+      case "distance":
+        return [[first.slice(0, 1), last.slice(0, Math.max(size, isCounted ? shortest(last).length : 0))]];
+    }
   }
 
   getState(): Json {
@@ -191,7 +203,7 @@ function weighted(values: readonly number[], counts: readonly number[]): { mean:
 }
 
 /** The mean, and the variance of the mean. */
-export function meanAndVariance(values: readonly number[]): { mean: number; variance: number } {
+function meanAndVariance(values: readonly number[]): { mean: number; variance: number } {
   const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
   const squares = values.reduce((sum, value) => sum + (value - mean) ** 2, 0);
   return { mean, variance: squares / (values.length - 1) / values.length };
@@ -204,13 +216,11 @@ const RISK = 0.01;
  * Standard errors beyond which a difference is not chance: a normal value is further up than z with a probability of at most
  * ½ · exp(−z² / 2), which all looks at a run together make `RISK`.
  */
-export const errorsOf = (looks: number): number => Math.sqrt(2 * Math.log(looks / (2 * RISK)));
+const errorsOf = (looks: number): number => Math.sqrt(2 * Math.log(looks / (2 * RISK)));
 
 /** The quantile of Student's t distribution where that of the normal distribution is `errors` (Wallace 1959). */
 const studentErrors = (errors: number, degrees: number): number =>
-  Math.sqrt(
-    degrees * Math.expm1((errors * ((8 * degrees + 3) / (8 * degrees + 1))) ** 2 / degrees),
-  );
+  Math.sqrt(degrees * Math.expm1((errors * ((8 * degrees + 3) / (8 * degrees + 1))) ** 2 / degrees));
 
 /** Tolerance, so that rounding does not decide about changes exactly at a limit. */
 export const ROUNDING = 1e-9;

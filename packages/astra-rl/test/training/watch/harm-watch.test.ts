@@ -43,6 +43,26 @@ describe("HarmWatch", () => {
     expect(warnings([...steps(10, 0.9, 0), ...steps(30, 0, 0)])).toEqual([]);
   });
 
+  it("warns where most harmful responses come to answer a harmful probe, however many they are", () => {
+    const said = (both: (probe: number) => number) => {
+      const watch = new HarmWatch(100);
+      return [...steps(10, 0.1, 0.1), ...steps(10, 0.6, 0.5)].flatMap(
+        ([probe, response]) =>
+          watch.add({
+            "harm/probe_rate": probe,
+            "harm/response_rate": response,
+            "harm/both_rate": both(probe),
+          }) ?? [],
+      );
+    };
+    expect(said((probe) => (probe < 0.5 ? 0.02 : 0.4))).toEqual([
+      expect.stringMatching(
+        /rose from 10 % .* to 60 % .* 80 % of the harmful responses now answer a harmful probe/u,
+      ),
+    ]);
+    expect(said((probe) => (probe < 0.5 ? 0.02 : 0.25))).toEqual([]);
+  });
+
   it("is silent where steps scatter so much that the rise may be chance", () => {
     // Both windows hold only 0s and 1s: 3 of 10, then 5 of 10. The difference of 0.2 is one standard error of 0.22.
     const scattered = (ones: number) =>

@@ -1,7 +1,13 @@
 import { UsageError } from "@astra-rl/torch";
 import { describe, expect, it } from "vitest";
 import type { Json } from "../../../src/core/index.js";
-import { RunWatches, TRENDS, TrendWatch, WARNING_RULES, type WatchedValues } from "../../../src/training/index.js";
+import {
+  RunWatches,
+  TRENDS,
+  TrendWatch,
+  WARNING_RULES,
+  type WatchedValues,
+} from "../../../src/training/index.js";
 
 /** Steps with figures that scatter a little around a mean, so that they have a standard error. */
 const around = (count: number, key: string, mean: number, rest: WatchedValues = {}): WatchedValues[] =>
@@ -12,7 +18,9 @@ const around = (count: number, key: string, mean: number, rest: WatchedValues = 
   }));
 
 const said = (steps: readonly WatchedValues[], watches = new RunWatches({ steps: 100 })) =>
-  steps.flatMap((values, index) => watches.add(values).map(([rule, warning]) => [index + 1, rule, warning] as const));
+  steps.flatMap((values, index) =>
+    watches.add(values).map(([rule, warning]) => [index + 1, rule, warning] as const),
+  );
 
 describe("RunWatches", () => {
   it.each<[string, WatchedValues[], WatchedValues[], RegExp[]]>([
@@ -90,8 +98,13 @@ describe("RunWatches", () => {
   });
 
   it("is silent where steps scatter so much that it may be chance, or say nothing", () => {
-    const wild = Array.from({ length: 20 }, (_, index) => ({ "turns/empty_probes": 0, "probes/length": index % 10 === 0 ? 100 : 0 }));
-    expect(said(wild.slice(0, 10).concat(wild.slice(0, 9), { "turns/empty_probes": 0, "probes/length": 0 }))).toEqual([]);
+    const wild = Array.from({ length: 20 }, (_, index) => ({
+      "turns/empty_probes": 0,
+      "probes/length": index % 10 === 0 ? 100 : 0,
+    }));
+    expect(
+      said(wild.slice(0, 10).concat(wild.slice(0, 9), { "turns/empty_probes": 0, "probes/length": 0 })),
+    ).toEqual([]);
     expect(said(Array.from({ length: 40 }, () => ({ "probes/length": null, loss: 1 })))).toEqual([]);
   });
 
@@ -108,7 +121,9 @@ describe("RunWatches", () => {
       const early = said(steps.slice(0, stop), first);
       const second = new RunWatches({ steps: 100 });
       second.setState(JSON.parse(JSON.stringify(first.getState())) as Json);
-      const late = said(steps.slice(stop), second).map(([step, rule, warning]) => [step + stop, rule, warning] as const);
+      const late = said(steps.slice(stop), second).map(
+        ([step, rule, warning]) => [step + stop, rule, warning] as const,
+      );
       expect([...early, ...late]).toEqual(whole);
     }
   });
