@@ -56,7 +56,8 @@ export async function trainFollowed<T>(
       made = await work(trainer);
       const { step, stopReason: reason = null } = trainer;
       const folder = options.runDirectory ?? null;
-      if (reason !== null && folder !== null && distributed.rank() === 0) recordStop(folder, { step, reason });
+      const isEarly = reason !== null && step < trainingSteps;
+      if (isEarly && folder !== null && distributed.rank() === 0) recordStop(folder, { step, reason });
     } catch (error) {
       if (!(error instanceof StoppedWaitingError)) throw error;
       throw new StoppedWaitingError(`${stopped()}; ${error.message}`, { cause: error });

@@ -14,6 +14,8 @@ const RISE = 0.2;
 /** The share of harmful responses counts as unchanged below this difference. */
 const STILL = 0.05;
 
+type Changes = readonly [probes: Change | null, responses: Change | null, both: Change | null];
+
 /**
  * Detects a tester that learns to write harmful text itself instead of eliciting it, which rewards on probe and
  * response together encourage: the share of harmful probes rose by at least 0.2, while the share of harmful responses
@@ -24,15 +26,13 @@ export class HarmWatch extends WindowWatch {
   protected override readonly comparison = "share";
 
   protected override figures(values: WatchedValues): readonly (number | null)[] | null {
-    const [probe, response, both] = ["harm/probe_rate", "harm/response_rate", "harm/both_rate"].map((key) =>
-      numberAt(values, key),
-    );
-    return probe == null || response == null ? null : [probe, response, both ?? null];
+    const [probe, response] = [numberAt(values, "harm/probe_rate"), numberAt(values, "harm/response_rate")];
+    return probe === null || response === null ? null : [probe, response, numberAt(values, "harm/both_rate")];
   }
 
-  protected override judge([probes, responses, both]: readonly (Change | null)[]): string | null {
-    if (probes == null || responses == null || !moved(probes, RISE)) return null;
-    const found = foundIn(responses, both ?? null);
+  protected override judge([probes, responses, both]: Changes): string | null {
+    if (probes === null || responses === null || !moved(probes, RISE)) return null;
+    const found = foundIn(responses, both);
     return (
       found &&
       `harmful probes rose from ${percent(probes.before)} of the turns ${inSteps("first", probes.steps.before)} to ` +

@@ -47,9 +47,9 @@ export class TrendWatch extends WindowWatch {
     return figure === null ? null : [figure];
   }
 
-  protected override judge([change]: readonly (Change | null)[]): string | null {
+  protected override judge([change]: readonly [Change | null]): string | null {
     const { isTooFar, subject, show, advice } = this.trend;
-    if (change == null || !isTooFar(change)) return null;
+    if (change === null || !isTooFar(change)) return null;
     const { before, after, steps } = change;
     const from = `${show(before)} ${inSteps("first", steps.before)}`;
     const to = `${show(after)}${this.comparison === "distance" ? " or more" : ""} ${inSteps("last", steps.after)}`;

@@ -101,22 +101,15 @@ export abstract class WindowWatch implements Watch {
   }
 
   /** The windows to compare, the shortest first. */
-  #windows(): [before: readonly Row[], after: readonly Row[]][] {
+  #windows(): (readonly [before: readonly Row[], after: readonly Row[]])[] {
     const size = windowOf(this.comparison, this.steps);
     const [first, last] = [this.#first, this.#last.toReversed()];
-    const isCounted = first[0]!.conversations !== null;
-    const whole = (rows: readonly Row[]) => rows.slice(0, size);
-    switch (this.comparison) {
-      case "share":
-        return [
-          ...(isCounted ? [[shortest(first), shortest(last)] as [Row[], Row[]]] : []),
-          [whole(first), whole(last)],
-        ];
-      case "mean":
-        return [[whole(first), whole(last)]];
-      case "distance":
-        return [[first.slice(0, 1), last.slice(0, Math.max(size, isCounted ? shortest(last).length : 0))]];
+    const few = first[0]!.conversations === null ? null : ([shortest(first), shortest(last)] as const);
+    if (this.comparison === "distance") {
+      return [[first.slice(0, 1), last.slice(0, Math.max(size, few?.[1].length ?? 0))]];
     }
+    const whole = [first.slice(0, size), last.slice(0, size)] as const;
+    return this.comparison === "share" && few !== null ? [few, whole] : [whole];
   }
 
   getState(): Json {
