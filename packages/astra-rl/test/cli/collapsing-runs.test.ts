@@ -46,9 +46,8 @@ describe("a run that collapses", () => {
     for (const tag of ["best", "last"]) expect(existsSync(path("cut", "checkpoints", tag))).toBe(true);
     const summary = "warnings while it trained: drift (step 3), likelihood (step 3)";
     expect(stopped.err).toContain(`  ${summary}\n`);
-    expect((await runCommand("report", path("cut"), "--format", "markdown")).out).toContain(
-      `- ${summary.replaceAll("(", "\\(").replaceAll(")", "\\)")}\n`,
-    );
+    const report = await runCommand("report", path("cut"), "--format", "markdown");
+    expect(report.out).toContain(`- ${summary}\n`);
 
     // It stays ended.
     expect((await train("cut", stopOn, "--resume")).err).toContain(`step 3: training ends early: ${reason}`);

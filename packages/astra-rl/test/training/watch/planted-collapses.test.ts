@@ -97,7 +97,7 @@ const learning = (steps: number) => (step: number) => ({
 
 const KINDS: [kind: string, rule: string, after: Partial<Figures>][] = [
   ["probes repeat", "repeats", { repeats: 0.8 }],
-  ["few probes are left", "distinct", { distinct: 0.1 }],
+  ["few probes are left", "distinct", { distinct: 0.04 }],
   ["few phrases are left", "selfBleu", { selfBleu: 0.9 }],
   ["nothing is explored", "entropy", { entropy: 0.2 }],
   ["probes shrink", "length", { length: 2 }],
@@ -133,7 +133,7 @@ describe("a planted collapse", () => {
     ),
   )("is told of in the first steps of a short run, too: %s", (_, rule, after) => {
     for (const [steps, collapse] of [
-      [20, 3],
+      [30, 3],
       [100, 4],
     ] as const) {
       const at = warningsOf(run(steps, (step) => (step < collapse ? {} : after))).get(rule);
