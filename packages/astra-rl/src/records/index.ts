@@ -10,6 +10,7 @@ export {
   parseComparisonRecord,
   stringifyEvaluation,
   stringifyEvaluationLine,
+  clusterSuccessRate,
   type ComparisonRecord,
   type DiversityRecord,
   type EvaluationDetail,
