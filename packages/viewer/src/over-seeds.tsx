@@ -17,6 +17,11 @@ export function OverSeeds({ report }: { report: ReportRecord }) {
               show={percent}
             />
             <Figure name="Success" figure={found.success_rate} show={percent} />
+            <Figure
+              name="Success, each cluster of attacks once"
+              figure={found.cluster_success_rate}
+              show={percent}
+            />
             <Figure name="Mean probe NLL, nats a token" figure={found.mean_probe_nll} show={plain} />
           </dl>
         </>

@@ -243,6 +243,7 @@ describe.skipIf(executablePath === undefined)("the page of a report, opened from
         evaluations: [1],
         n_without_verdict: 0,
         success_rate: figure,
+        cluster_success_rate: { mean: 0.12, interval: null, n_seeds: 2 },
         harmless_probe_success_rate: figure,
         mean_probe_nll: { mean: 1.5, interval: null, n_seeds: 2 },
       },
@@ -254,6 +255,7 @@ describe.skipIf(executablePath === undefined)("the page of a report, opened from
     expect(text).toContain("Over 3 seeds, the target gave a harmful answer to harmless probes in 31.0 % of");
     expect(text).toContain("20.0 % to 42.0 %, 3 seeds");
     expect(text).toContain("no interval: 2 seeds are too few for one");
+    expect(text).toMatch(/Success, each cluster of attacks once.*12\.0 %/u);
     expect(await page.locator("#finding .figures").textContent()).not.toContain("65.0");
     expect(complaints).toEqual([]);
     if (process.env["PICTURE"] !== undefined)

@@ -141,7 +141,7 @@ export function trustsEmbeddedScorer({ scorer }: Configuration, models: readonly
 type AnyEvaluator = Evaluator<Conversation, Message, EvaluationRecord>;
 
 /** The trainer of a run; a custom one need not evaluate. */
-export type AssembledTrainer = RunnableTrainer & Partial<Pick<HFASTTrainer, "lastEvaluation">>;
+export type AssembledTrainer = RunnableTrainer & Partial<Pick<HFASTTrainer, "lastEvaluation" | "stopReason">>;
 
 /**
  * Creates the complete trainer of a configuration.

@@ -20,6 +20,7 @@ export {
   engineChange,
   modelIdentity,
   recordSession,
+  recordStop,
   type MeasuredOptions,
   packageVersion,
 } from "./run-record.js";

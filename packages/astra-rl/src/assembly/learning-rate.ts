@@ -4,7 +4,7 @@ import { LoRAWeights } from "../tester/index.js";
 import { HFASTConfiguration } from "../training/index.js";
 
 /** Learning rate of a model of hidden size 1. */
-const UNIT_RATE = 0.05;
+const UNIT_RATE = 0.03;
 
 /** How much larger an adapter's rate is than that of all weights. */
 const ADAPTER_FACTOR = 10;

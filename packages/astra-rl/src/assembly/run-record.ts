@@ -98,6 +98,15 @@ export async function recordSession(
   writeFileAtomic(path, [stringifyRunRecord(record)]);
 }
 
+/** Records in `run.json` why training ended before its last step; nothing where the folder has no such file. */
+export function recordStop(folder: string, stopped: NonNullable<RunSession["stopped"]>): void {
+  const path = join(folder, FILE);
+  if (!existsSync(path)) return;
+  const record = parseRunRecord(readFileSync(path, "utf8"), path);
+  const sessions = [...record.sessions.slice(0, -1), { ...record.sessions.at(-1)!, stopped }];
+  writeFileAtomic(path, [stringifyRunRecord({ ...record, sessions })]);
+}
+
 /**
  * The warning for a run that continues with another number of threads or instruction set than its last session: sums
  * are then computed in another order.

@@ -5,7 +5,7 @@ import { AstraError, UsageError } from "@astra-rl/torch";
 import { parse } from "yaml";
 import { parseOverride } from "../configuration/index.js";
 import { statistics } from "../evaluation/index.js";
-import { doubt, parseEvaluationLine } from "../records/index.js";
+import { clusterSuccessRate, doubt, parseEvaluationLine } from "../records/index.js";
 import { linesOf, percent, plain, table } from "../report/index.js";
 import { runProgram, trainArguments } from "./child.js";
 import { EXIT, NoVerdictError } from "./exit.js";
@@ -189,6 +189,7 @@ export function sweepReport({
         summaries.map(({ success_rate: rate }) => rate),
         percent,
       ),
+      cell(summaries.map(clusterSuccessRate), percent),
       cell(
         summaries.map(({ harmless_probe_success_rate: rate }) => rate),
         percent,
@@ -202,6 +203,6 @@ export function sweepReport({
   return [
     "Means over seeds of the last evaluations on dev prompts, with 95 % intervals (Student's t):",
     "",
-    ...table(["", "runs", "success", "with harmless probes", "probe NLL"], rows),
+    ...table(["", "runs", "success", "each cluster once", "with harmless probes", "probe NLL"], rows),
   ];
 }

@@ -35,8 +35,9 @@ import {
   doubtsOfTraining,
   parseMetricsLines,
   type Doubt,
+  type MetricsRecord,
 } from "../records/index.js";
-import { bestAdvice, foundReport } from "../report/index.js";
+import { bestAdvice, foundReport, warningsLine } from "../report/index.js";
 import { createOutput, type Output, type Streams } from "./output.js";
 import { inProcesses, processesOption, requireSame } from "./ranks.js";
 import { trainFollowed } from "./training.js";
@@ -186,11 +187,15 @@ async function train(
     const evaluated = lastEvaluation
       ? doubtsOfFigures(doubtsOfEvaluation(lastEvaluation.summary)).map(inEvaluation)
       : [];
-    const doubts = [...doubtsOfRun(folder), ...evaluated];
+    const metrics = metricsOf(folder);
+    // Reasons why the training says nothing about the target.
+    const doubts = [...doubtsOfTraining(metrics), ...evaluated];
     const tags = ["best", "last"].filter((tag) => existsSync(join(folder, "checkpoints", tag)));
     const checkpoints = tags.map((tag) => join(folder, "checkpoints", tag));
     output.note(`Run folder: ${folder}`);
     output.note(`  ${join(folder, "metrics.jsonl")}: a line for each step`);
+    const warnings = warningsLine(metrics);
+    if (warnings !== null) output.note(`  ${warnings}`);
     if (checkpoints.length > 0) {
       const format =
         formatOf(checkpoints[0]!) === null ? "to be loaded by its system" : "in Hugging Face format";
@@ -219,10 +224,10 @@ const inEvaluation = (doubt: Doubt): Doubt => ({
   reason: `in the last evaluation ${doubt.reason}`,
 });
 
-/** Reasons why a run's training says nothing about the target. A custom trainer may not write metrics.jsonl. */
-function doubtsOfRun(folder: string): Doubt[] {
+/** The steps of a run; none where a custom trainer writes no metrics.jsonl. */
+function metricsOf(folder: string): MetricsRecord[] {
   const file = join(folder, "metrics.jsonl");
-  return existsSync(file) ? doubtsOfTraining(parseMetricsLines(readFileSync(file, "utf8"), file)) : [];
+  return existsSync(file) ? parseMetricsLines(readFileSync(file, "utf8"), file) : [];
 }
 
 /** Whether a target says nothing, as in the training of a target that is hardened. */

@@ -1,6 +1,7 @@
 import { distributed } from "@astra-rl/torch";
 import {
   assembleTrainer,
+  recordStop,
   spendingNotes,
   spendingNotesOfRanks,
   type AssembledTrainer,
@@ -53,6 +54,10 @@ export async function trainFollowed<T>(
     let made: T;
     try {
       made = await work(trainer);
+      const { step, stopReason: reason = null } = trainer;
+      const folder = options.runDirectory ?? null;
+      const isEarly = reason !== null && step < trainingSteps;
+      if (isEarly && folder !== null && distributed.rank() === 0) recordStop(folder, { step, reason });
     } catch (error) {
       if (!(error instanceof StoppedWaitingError)) throw error;
       throw new StoppedWaitingError(`${stopped()}; ${error.message}`, { cause: error });

@@ -288,6 +288,10 @@ export type EvaluationOverall = z.infer<typeof overall>;
 export type SecondSummary = z.infer<typeof secondSummary>;
 export type TargetSummary = z.infer<typeof targetSummary>;
 export type EvaluationSummary = z.infer<typeof summary>;
+/** Success that counts each cluster of attacks once; null where it was not measured. One line said a hundred times is one attack. */
+export const clusterSuccessRate = ({
+  diversity: found,
+}: Pick<EvaluationSummary, "diversity">): number | null => found?.cluster_success_rate ?? null;
 export type EvaluationDetail = z.infer<typeof detail>;
 export type EvaluationRecord = z.infer<typeof evaluationRecordSchema>;
 export type EvaluationLine = z.infer<typeof evaluationLineSchema>;

@@ -10,6 +10,7 @@ export {
   parseComparisonRecord,
   stringifyEvaluation,
   stringifyEvaluationLine,
+  clusterSuccessRate,
   type ComparisonRecord,
   type DiversityRecord,
   type EvaluationDetail,
@@ -42,8 +43,11 @@ export {
   parseMetricsLine,
   parseMetricsLines,
   stringifyMetrics,
+  warningKey,
+  warningsOf,
   type MetricsRecord,
   type MetricValue,
+  type TrainingWarning,
 } from "./metrics-record.js";
 export { isEdited, tokensRecord, tokensSchema, type TokensRecord } from "./tokens-record.js";
 export type {

@@ -49,6 +49,28 @@ export function stringifyMetrics(values: Readonly<Record<string, MetricValue>> &
   return JSON.stringify(metricsRecord(values));
 }
 
+const WARNING = "warning/";
+
+/** The key of a step that holds the warning of a rule: its text. */
+export const warningKey = (rule: string): string => `${WARNING}${rule}`;
+
+/** A warning of a training. */
+export interface TrainingWarning {
+  step: number;
+  rule: string;
+  text: string;
+}
+
+/** The warnings that the steps of a training recorded. */
+export const warningsOf = (metrics: readonly MetricsRecord[]): TrainingWarning[] =>
+  metrics.flatMap((record) =>
+    Object.entries(record).flatMap(([key, text]) =>
+      key.startsWith(WARNING) && typeof text === "string"
+        ? [{ step: record.step, rule: key.slice(WARNING.length), text }]
+        : [],
+    ),
+  );
+
 /** @throws UsageError if the text or value is not a metrics record of a known version */
 export const parseMetricsLine = parserOf(metricsRecordSchema, "metrics record");
 

@@ -93,6 +93,8 @@ export interface SeedSummary {
   /** Evaluations that say nothing of the target, and do not count. */
   n_without_verdict: number;
   success_rate: SeedFigure | null;
+  /** Success that counts each cluster of attacks once. */
+  cluster_success_rate: SeedFigure | null;
   harmless_probe_success_rate: SeedFigure | null;
   mean_probe_nll: SeedFigure | null;
 }

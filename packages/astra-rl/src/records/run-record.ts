@@ -75,6 +75,8 @@ const session = z.looseObject({
   }),
   /** The step after which the run was resumed; null for the first session. */
   resumed_after: z.int().nonnegative().nullable(),
+  /** Why training ended before its last step; absent if it did not, or was killed. */
+  stopped: z.object({ step: z.int().nonnegative(), reason: z.string() }).optional(),
 });
 
 export const runRecordSchema = z.looseObject({

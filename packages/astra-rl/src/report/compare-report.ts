@@ -3,7 +3,16 @@ import { UsageError } from "@astra-rl/torch";
 import { rolesOf, type LabelledEvaluation, type OneComparison } from "../evaluation/index.js";
 import type { EvaluationSummary } from "../records/index.js";
 import { scorerName } from "./comparison-report.js";
-import { distinctProbes, percentBetween, plain, points, pointsBetween, pValue, share } from "./figures.js";
+import {
+  distinctProbes,
+  eachClusterOnce,
+  percentBetween,
+  plain,
+  points,
+  pointsBetween,
+  pValue,
+  share,
+} from "./figures.js";
 import { markdownTable } from "./markdown.js";
 import { table } from "./table.js";
 import { visible } from "./visible.js";
@@ -39,6 +48,7 @@ export function compareTable(
     ...(comparisons.length > 1
       ? [against("  adjusted (Holm)", ({ adjusted }) => pValue(adjusted.success))]
       : []),
+    ...eachClusterOnce(summaries),
     each("  with harmless probes only", (s) =>
       share(s.harmless_probe_success_rate, s.n_harmless_probe_successes, s.n_harmless_probe_scored),
     ),

@@ -10,6 +10,7 @@ import type {
 import { foundConversations, foundReport, shownConversations } from "./conversations.js";
 import {
   distinctProbes,
+  eachClusterOnce,
   percent,
   percentBetween,
   plain,
@@ -175,6 +176,7 @@ export function figureRows(
     ),
     interval((s) => s.success_rate_interval, pointsBetween(comparison?.difference_interval)),
     ...test(comparison?.difference_interval, comparison?.p_value),
+    ...eachClusterOnce(summaries).map((cells) => [...cells, ...(comparison === null ? [] : [""])]),
     ...(measured.some((each) => each !== null)
       ? [["  judged by", ...measured.map((each) => (each === null ? "–" : scorerName(each.scorer)))]]
       : []),
@@ -217,7 +219,6 @@ export function figureRows(
           ofDiversity("  clusters (of equal size)", ({ n_clusters, effective_clusters: effective }) =>
             effective === null ? `${n_clusters}` : `${n_clusters} (${plain(effective, 1)})`,
           ),
-          ofDiversity("  success, each cluster once", (d) => percent(d.cluster_success_rate)),
           ofDiversity("  self-BLEU", (d) => plain(d.self_bleu)),
           ofDiversity("  mean embedding distance", (d) => plain(d.embedding_distance)),
           ofDiversity("  sentence structures (distance)", (d) =>

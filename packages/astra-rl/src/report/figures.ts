@@ -1,8 +1,16 @@
-import type { EvaluationSummary, IntervalRecord } from "../records/index.js";
+import { clusterSuccessRate, type EvaluationSummary, type IntervalRecord } from "../records/index.js";
 
 /** A share as a percentage with one decimal; "–" if unknown. */
 export function percent(share: number | null): string {
   return share === null ? "–" : `${(100 * share).toFixed(1)} %`;
+}
+
+/** The row under success that counts each cluster of attacks once; none where no evaluation measured it. */
+export function eachClusterOnce(summaries: readonly EvaluationSummary[]): string[][] {
+  const rates = summaries.map((summary) => clusterSuccessRate(summary));
+  return rates.every((rate) => rate === null)
+    ? []
+    : [["  success, each cluster once", ...rates.map(percent)]];
 }
 
 /** A number with a sign and the given decimals; "–" if unknown. */

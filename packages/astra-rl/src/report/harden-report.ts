@@ -5,7 +5,7 @@ import {
   type EvaluationRecord,
   type EvaluationSummary,
 } from "../records/index.js";
-import { percent, percentBetween, plain, pValue, signed } from "./figures.js";
+import { eachClusterOnce, percent, percentBetween, plain, pValue, signed } from "./figures.js";
 import { table } from "./table.js";
 import { visible } from "./visible.js";
 
@@ -39,6 +39,7 @@ export function hardenReport(result: Hardened): string[] {
       [
         ["attack success rate", ...columns.map(rate)],
         ["  95 % interval", ...columns.map((summary) => percentBetween(summary.success_rate_interval))],
+        ...eachClusterOnce(columns),
         ["mean harm of a response", ...columns.map(({ mean_response_harm: harm }) => plain(harm))],
         [
           "distinct probes",

@@ -24,5 +24,12 @@ export { embeddedJson, htmlReport, viewPage } from "./html-report.js";
 export { EVALUATION_FILES, linesOf, readReport, slim, type ReadReportOptions } from "./read-report.js";
 export { table } from "./table.js";
 export { testerCard, type TesterCardSource } from "./tester-card.js";
-export { CSV_TABLES, csvReport, markdownReport, type CsvTable, type MarkdownOptions } from "./text-report.js";
+export {
+  CSV_TABLES,
+  csvReport,
+  markdownReport,
+  warningsLine,
+  type CsvTable,
+  type MarkdownOptions,
+} from "./text-report.js";
 export { printable, visible, visibleJson } from "./visible.js";

@@ -1,7 +1,9 @@
 import { statistics } from "../evaluation/index.js";
 import {
+  clusterSuccessRate,
   doubtsOfEvaluation,
   doubtsOfFigures,
+  type EvaluationSummary,
   type ReportEvaluation,
   type ReportRun,
   type RunDifference,
@@ -38,19 +40,20 @@ export function overSeeds(
       const counted = last.filter(
         (at) => doubtsOfFigures(doubtsOfEvaluation(evaluations[at]!.summary)).length === 0,
       );
-      const figure = (key: "success_rate" | "harmless_probe_success_rate" | "mean_probe_nll") =>
+      const figure = (of: (summary: EvaluationSummary) => number | null, isShare = true) =>
         figureOf(
-          counted.flatMap((at) => evaluations[at]!.summary[key] ?? []),
-          key !== "mean_probe_nll",
+          counted.flatMap((at) => of(evaluations[at]!.summary) ?? []),
+          isShare,
         );
       return {
         label,
         runs: members,
         evaluations: counted,
         n_without_verdict: last.length - counted.length,
-        success_rate: figure("success_rate"),
-        harmless_probe_success_rate: figure("harmless_probe_success_rate"),
-        mean_probe_nll: figure("mean_probe_nll"),
+        success_rate: figure(({ success_rate: rate }) => rate),
+        cluster_success_rate: figure(clusterSuccessRate),
+        harmless_probe_success_rate: figure(({ harmless_probe_success_rate: rate }) => rate),
+        mean_probe_nll: figure(({ mean_probe_nll: nll }) => nll, false),
       };
     });
 }
@@ -83,13 +86,14 @@ export function seedsTable(seeds: readonly SeedSummary[]): { heading: string[]; 
     return `${show(figure.mean)} (${range})`;
   };
   return {
-    heading: ["", "seeds", "success", "with harmless probes", "probe NLL"],
+    heading: ["", "seeds", "success", "each cluster once", "with harmless probes", "probe NLL"],
     rows: seeds.map((each) => [
       each.label === "" ? "all" : each.label,
       each.n_without_verdict === 0
         ? String(each.evaluations.length)
         : `${each.evaluations.length}, and ${each.n_without_verdict} without a verdict`,
       cell(each.success_rate, percent, percentBetween),
+      cell(each.cluster_success_rate, percent, percentBetween),
       cell(each.harmless_probe_success_rate, percent, percentBetween),
       cell(each.mean_probe_nll, plain, ({ lower, upper }) => `${plain(lower)} to ${plain(upper)}`),
     ]),

@@ -2,6 +2,7 @@ import { basename } from "node:path";
 import { isModelId } from "@astra-rl/lm";
 import { stringify } from "yaml";
 import {
+  clusterSuccessRate,
   doubtsOfEvaluation,
   doubtsOfFigures,
   type EvaluationRecord,
@@ -164,6 +165,11 @@ function resultOf({ summary }: Evaluation, scorer: string, split: string): objec
     dataset: { type: "prompts", name: split },
     metrics: [
       ...metric("attack_success_rate", `Attack success rate by ${scorer}`, summary.success_rate),
+      ...metric(
+        "cluster_success_rate",
+        `Attack success rate by ${scorer}, each cluster of attacks once`,
+        clusterSuccessRate(summary),
+      ),
       ...metric(
         "harmless_probe_success_rate",
         `Attack success rate with harmless probes by ${scorer}`,

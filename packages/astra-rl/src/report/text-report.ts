@@ -2,6 +2,7 @@ import {
   doubtsOfEvaluation,
   doubtsOfFigures,
   noVerdict,
+  warningsOf,
   type EvaluationDetail,
   type MetricsRecord,
   type ReportEvaluation,
@@ -76,6 +77,12 @@ function stepRows({ runs }: ReportRecord): Cell[][] {
   return [["run", ...keys], ...rows];
 }
 
+/** "warnings while it trained: repeats (step 7), kl (step 9)"; null where there was none. */
+export function warningsLine(metrics: readonly MetricsRecord[]): string | null {
+  const warnings = warningsOf(metrics).map(({ rule, step }) => `${rule} (step ${step})`);
+  return warnings.length === 0 ? null : `warnings while it trained: ${warnings.join(", ")}`;
+}
+
 export interface MarkdownOptions {
   /** Number of found conversations of the last evaluation to show. Default 3. */
   conversations?: number;
@@ -118,6 +125,8 @@ export function markdownReport(
       if (value !== undefined)
         lines.push(`- ${name}: ${markdownText(typeof value === "string" ? value : JSON.stringify(value))}`);
     }
+    const warnings = warningsLine(metrics);
+    if (warnings !== null) lines.push(`- ${markdownText(warnings)}`);
     if (doubts.length > 0) lines.push("", `**${markdownText(noVerdict(doubts))}**`);
   }
   if (differences.length > 0) {

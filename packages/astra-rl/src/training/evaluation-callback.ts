@@ -1,6 +1,11 @@
 import { UsageError } from "@astra-rl/torch";
 import type { Conversation, Evaluator, Graph, Json, Message } from "../core/index.js";
-import type { EvaluationDetail, EvaluationSummary, MetricValue } from "../records/index.js";
+import {
+  clusterSuccessRate,
+  type EvaluationDetail,
+  type EvaluationSummary,
+  type MetricValue,
+} from "../records/index.js";
 import type { StepValues, TrainingCallback, TrainingControl } from "./callbacks.js";
 import type { HFASTConfiguration } from "./hf-ast-configuration.js";
 import { withMemoryAdvice } from "./memory-advice.js";
@@ -79,7 +84,8 @@ export class EvaluationCallback<S = Conversation, A = Message> implements Traini
     await this.#onEvaluation({ ...report, step, isBest });
     const reward = score === null ? "unknown" : score.toFixed(4);
     control.logger.info(
-      `step ${step}: attack success ${percent(summary.success_rate)} on ${summary.n_scored} dev rollouts; ` +
+      `step ${step}: attack success ${percent(summary.success_rate)} on ${summary.n_scored} dev rollouts, ` +
+        `${percent(clusterSuccessRate(summary))} with each cluster of attacks once; ` +
         `mean final reward ${reward}${isBest ? ", the best so far" : ""}`,
     );
     control.logger.info(`  ${describeProbes(summary)}`);
@@ -127,7 +133,7 @@ function evaluationMetrics(summary: EvaluationSummary): Record<string, MetricVal
   return {
     "evaluation/attack_self_bleu": diversity?.self_bleu ?? null,
     "evaluation/attacks": diversity?.n_attacks ?? null,
-    "evaluation/cluster_success_rate": diversity?.cluster_success_rate ?? null,
+    "evaluation/cluster_success_rate": clusterSuccessRate(summary),
     "evaluation/clusters": diversity?.n_clusters ?? null,
     "evaluation/distinct_probes": summary.n_distinct_probes ?? null,
     "evaluation/errors": summary.n_errors,

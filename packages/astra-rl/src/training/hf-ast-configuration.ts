@@ -49,7 +49,7 @@ const hfASTOptions = z.strictObject({
     .describe("With the token ids that the models read and generated"),
 });
 
-const { earlyStopping, seed: _, ...others } = hfASTOptions.shape;
+const { earlyStopping, stopOn, seed: _, ...others } = hfASTOptions.shape;
 
 /**
  * The `training` section of a configuration: all of `HFASTConfigurationOptions` except the seed. Five defaults are not
@@ -67,7 +67,7 @@ export const trainingSection = z.strictObject({
     .union([z.literal("auto"), learningRate.unwrap()], { error: 'must be "auto" or a number above 0' })
     .default("auto")
     .describe(
-      "Before the schedule scales it. auto: 0.05 / the tester's hidden size, ten times as much for an adapter, at most 0.001",
+      "Before the schedule scales it. auto: 0.03 / the tester's hidden size, ten times as much for an adapter, at most 0.001",
     ),
   tensorboard: z
     .boolean()
@@ -75,6 +75,7 @@ export const trainingSection = z.strictObject({
     .meta(FREE)
     .describe("Write the curves to tensorboard/ in the run folder; short for logging: [{type: tensorboard}]"),
   earlyStopping,
+  stopOn,
 });
 
 export type HFASTConfigurationOptions = z.input<typeof hfASTOptions>;

@@ -21,12 +21,17 @@ export type { UpdateTotals } from "./step-values.js";
 export type { Logger, Progress } from "./trainer-hooks.js";
 export {
   HarmWatch,
+  ProgressWatch,
   RunWatches,
   TRENDS,
   TrendWatch,
-  Watch,
+  WARNING_RULES,
+  WindowWatch,
   type Change,
+  type Comparison,
+  type RunWatchesOptions,
   type Trend,
+  type Watch,
   type WatchedValues,
 } from "./watch/index.js";
 export { TrainingConfiguration, type TrainingConfigurationOptions } from "./training-configuration.js";

@@ -2,20 +2,26 @@ import { jsonOf, type CreditTable, type Graph, type Node } from "../core/index.j
 import type { MetricValue } from "../records/index.js";
 import { distinctNgrams, selfBLEU, words } from "../text/index.js";
 
-/** Diversity and length of a step's probes; null if probes are not strings. */
+/** Diversity, length and likelihood of a step's probes; null if probes are not strings, or the likelihood is unknown. */
 export function probeValues<S, A>(graphs: readonly Graph<S, A>[]): Record<string, MetricValue> {
-  const probes = graphs.flatMap((graph) => [...graph.nodes()].map(({ probe }) => jsonOf(probe)));
+  const nodes = graphs.flatMap((graph) => [...graph.nodes()]);
+  const probes = nodes.map(({ probe }) => jsonOf(probe));
   const texts = probes.filter((probe) => typeof probe === "string");
   const isText = texts.length === probes.length && texts.length > 0;
   const sequences = isText ? texts.map(words) : [];
   const length = sequences.reduce((sum, sequence) => sum + sequence.length, 0) / sequences.length;
+  const counts = new Map<string, number>();
+  // Objects are equal by what they hold.
+  for (const key of probes.map((probe) => JSON.stringify(probe))) counts.set(key, (counts.get(key) ?? 0) + 1);
+  const nlls = nodes.flatMap(({ likelihood }) => likelihood?.nll ?? []);
   return {
     // If nearly all probes are equal, there is little left to learn from.
-    // Objects are equal by what they hold.
-    "probes/distinct": new Set(probes.map((probe) => JSON.stringify(probe))).size,
+    "probes/distinct": counts.size,
+    "probes/most_frequent": probes.length === 0 ? null : Math.max(...counts.values()) / probes.length,
     "probes/distinct_2": distinctNgrams(sequences, 2),
     "probes/self_bleu": selfBLEU(sequences),
     "probes/length": isText ? length : null,
+    "probes/nll": nlls.length === 0 ? null : nlls.reduce((sum, nll) => sum + nll, 0) / nlls.length,
   };
 }
 

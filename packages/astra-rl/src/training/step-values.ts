@@ -66,6 +66,12 @@ export function rewardValues<S, A>(graphs: readonly Graph<S, A>[]): Record<strin
     "success/harmless_probe_rate": harmlessProbeRate(graphs),
     "harm/probe_rate": shareOfHarmful(nodes.flatMap((node) => node.scores["probe"] ?? [])),
     "harm/response_rate": shareOfHarmful(nodes.flatMap((node) => node.scores["response"] ?? [])),
+    // As harmful as the less harmful of the two.
+    "harm/both_rate": shareOfHarmful(
+      nodes.flatMap(({ scores: { probe, response } }) =>
+        probe === undefined || response === undefined ? [] : Math.min(probe, response),
+      ),
+    ),
     "turns/done": nodes.length,
     "turns/failed": nodes.length - known.length,
     ...emptyTurns(nodes),

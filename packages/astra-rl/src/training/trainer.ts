@@ -81,7 +81,9 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
   #hasUpdated = false;
   readonly callbacks: Callbacks<S, A>;
   readonly #loggers: MetricsLoggers;
-  #isStopping = false;
+  #stopReason: string | null = null;
+  /** The step that is being computed, or was last. */
+  #currentStep = 0;
 
   /** @throws UsageError if the parts are incompatible */
   constructor(
@@ -117,12 +119,12 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
     this.#options = options;
     this.logger = options.logger ?? warningsLogger;
     this.clock = options.clock ?? (() => performance.now());
-    const { earlyStopping } = configuration;
+    const { earlyStopping, stopOn } = configuration;
     this.callbacks = new Callbacks<S, A>([
       ...(options.callbacks ?? []),
       ...(earlyStopping === undefined ? [] : [new EarlyStopping(earlyStopping) as TrainingCallback<S, A>]),
     ]);
-    this.callbacks.add(new RunWatches() as TrainingCallback<S, A>);
+    this.callbacks.add(new RunWatches({ steps: trainingSteps, stopOn }) as TrainingCallback<S, A>);
     // Rank 0 records what all ranks did.
     this.#loggers = new MetricsLoggers(distributed.rank() === 0 ? (options.loggers ?? []) : [], {
       warn: (line) => this.logger.warn(line),
@@ -172,8 +174,14 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
 
   /** Ends training cleanly after the current step, and logs the reason. */
   stop(reason: string): void {
-    if (!this.#isStopping) this.logger.info(`step ${this.control.step}: training ends early: ${reason}`);
-    this.#isStopping = true;
+    if (this.#stopReason !== null) return;
+    this.logger.info(`step ${Math.max(this.stepsDone, this.#currentStep)}: training ends early: ${reason}`);
+    this.#stopReason = reason;
+  }
+
+  /** Why `stop` ends training; null if it does not. */
+  get stopReason(): string | null {
+    return this.#stopReason;
   }
 
   protected get control(): TrainingControl {
@@ -224,7 +232,7 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
   }
 
   protected get stopRequested(): boolean {
-    return this.#isStopping || (this.#options.signal?.aborted ?? false);
+    return this.#stopReason !== null || (this.#options.signal?.aborted ?? false);
   }
 
   protected async runStep(): Promise<void> {
@@ -243,6 +251,7 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
   /** Collects one experience and updates on it. */
   protected async trainStep(): Promise<StepValues> {
     const step = this.stepsDone + 1;
+    this.#currentStep = step;
     return scope(async () => {
       const before = structuredClone(this.system.counters());
       const start = this.clock();

@@ -2,6 +2,7 @@ import { describeValue, optimizerNames, scheduleNames, UsageError } from "@astra
 import { z } from "zod";
 import { parseOptions } from "../options/index.js";
 import { earlyStoppingOptions } from "./early-stopping.js";
+import { WARNING_RULES } from "./watch/index.js";
 
 const integer = (least: number) => z.int().min(least);
 const share = z.number().min(0).lt(1);
@@ -55,6 +56,14 @@ export const trainingOptions = z.strictObject({
     .optional()
     .meta(FREE)
     .describe("Ends training when a metric has not improved for a while. Default: train to the last step"),
+  stopOn: z
+    .array(z.enum(WARNING_RULES))
+    .readonly()
+    .default([])
+    .meta(FREE)
+    .describe(
+      "Warnings with which training ends after the step, with a checkpoint, by their rules (docs/metrics.md). Default: none",
+    ),
   seed: integer(0).default(0).describe("Everything random in the run follows from it"),
 });
 

@@ -28,6 +28,7 @@ const FREE = [
   "training.earlyStopping.patience",
   "training.earlyStopping.mode",
   "training.earlyStopping.minDelta",
+  "training.stopOn",
   "logging",
   "scorer.deadline",
   "scorer.cache.file",
@@ -135,6 +136,7 @@ function values(name: string, schema: JsonSchema): [unknown, unknown] {
   if (name === "apiKeyEnv") return ["ONE", "TWO"];
   if (name === "headers") return [{}, { "api-key": "TWO" }];
   if (type === "string") return ["/runs/one", "/runs/two"];
+  if (name === "stopOn") return [[], ["kl"]];
   if (name === "betas")
     return [
       [0.9, 0.999],

@@ -135,6 +135,30 @@ test("the report says the figures of both sides and the difference", () => {
   expect(text).toContain("target rude again [harm 0.70 ◀]");
 });
 
+test("success with each cluster once stands beside success, and is left out where no evaluation measured it", () => {
+  const side = (rate: number | null): EvaluationRecord => {
+    const evaluated = record([detail("a", "b", 0, 1)], 0);
+    const diversity = {
+      n_distinct_attacks: 3,
+      n_attacks: 4,
+      n_clusters: 2,
+      effective_clusters: 2,
+      cluster_success_rate: rate,
+      self_bleu: null,
+      embedding_distance: null,
+    };
+    const summary = { ...evaluated.summary, diversity: rate === null ? null : diversity };
+    return { ...evaluated, summary: summary as unknown as EvaluationRecord["summary"] };
+  };
+  const names = (before: EvaluationRecord, after: EvaluationRecord) =>
+    comparisonReport({ before, after, comparison }).map((line) => line.replace(/ +/gu, " "));
+  const lines = names(side(null), side(0.125));
+  const at = lines.findIndex((line) => line.startsWith(" success, each cluster once"));
+  expect(lines[at]).toBe(" success, each cluster once – 12.5 %");
+  expect(lines.slice(0, at).findLastIndex((line) => line.startsWith("attack success rate"))).toBe(at - 3);
+  expect(names(side(null), side(null)).join("\n")).not.toContain("each cluster once");
+});
+
 describe("found conversations", () => {
   test("successes only, the likeliest first, each probe once, hostile text made visible", () => {
     expect(foundConversations(after, 5).map(({ per_turn }) => per_turn[0]!.response)).toEqual([

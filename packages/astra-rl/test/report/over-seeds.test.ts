@@ -30,6 +30,7 @@ const evaluation = (
     success_rate: success,
     harmless_probe_success_rate: success / 2,
     mean_probe_nll: 1,
+    diversity: { cluster_success_rate: success / 5 },
     doubts: [],
     ...more,
   } as unknown as EvaluationSummary,
@@ -52,7 +53,14 @@ it("is the mean of the last evaluation of each seed, with Student's t interval, 
   expect(all!.success_rate!.interval!.upper).toBeCloseTo(0.5348414, 6);
   expect(all!.mean_probe_nll).toEqual({ mean: 1, interval: null, n_seeds: 3 });
   expect(seedsTable([all!]).rows).toEqual([
-    ["all", "3", "51.0 % (48.5 % to 53.5 %)", "25.5 % (24.3 % to 26.7 %)", "1.00 (no interval)"],
+    [
+      "all",
+      "3",
+      "51.0 % (48.5 % to 53.5 %)",
+      "10.2 % (9.7 % to 10.7 %)",
+      "25.5 % (24.3 % to 26.7 %)",
+      "1.00 (no interval)",
+    ],
   ]);
 });
 

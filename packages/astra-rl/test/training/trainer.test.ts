@@ -12,7 +12,7 @@ import {
   TrajectoryBalance,
 } from "../../src/algorithm/index.js";
 import { Algorithm, type EpisodeSeed, type StepResult } from "../../src/core/index.js";
-import type { MetricsRecord } from "../../src/records/index.js";
+import { warningsOf, type MetricsRecord } from "../../src/records/index.js";
 import { ASTSampler } from "../../src/sampler/index.js";
 import {
   Harness,
@@ -449,17 +449,19 @@ describe("a tester that says the harmful thing itself", () => {
     await trainer.train();
     trainer.dispose();
     system.dispose();
-    // Such a tester narrows as well, of which there are warnings of their own.
-    const about = (subject: string) => warnings.filter((warning) => warning.includes(subject));
-    return { warnings: about("harmful probes rose"), narrowing: about("narrowing to a few lines"), records };
+    return { warnings, records };
   };
 
   it("is warned of, once", async () => {
-    const { warnings, narrowing, records } = await train(new Harmful(() => 0));
-    expect(warnings).toHaveLength(1);
-    expect(narrowing).toHaveLength(1);
+    const { warnings, records } = await train(new Harmful(() => 0));
+    const recorded = warningsOf(records);
+    // Its probes are no messages: that few of them are left says nothing, but siblings that are worth the same do.
+    expect(recorded.map(({ rule }) => rule)).toEqual(["harm", "ties"]);
     expect(warnings[0]).toMatch(
-      /^step \d+: harmful probes rose from \d+ % .* harmful responses stayed \(0 %, now 0 %\)/u,
+      /^step \d+: harmful probes rose from \d+ % .* harmful responses stayed \(0 %, now 0 %\).* \(harm; said once\)$/u,
+    );
+    expect(recorded.map(({ step, rule, text }) => `step ${step}: ${text} (${rule}; said once)`)).toEqual(
+      warnings,
     );
     expect(records[0]!["harm/probe_rate"]).toBeLessThan(0.2);
     expect(records.at(-1)!["harm/probe_rate"]).toBeGreaterThan(0.5);
@@ -507,10 +509,12 @@ describe("a tester that says the harmful thing itself", () => {
     system.dispose();
   });
 
-  it("is not warned of where the responses follow", async () => {
+  it("is warned of where the responses follow its own words, too", async () => {
     const { warnings, records } = await train(new Harmful((probe) => (probe === "aaa" ? 1 : 0)));
-    expect(warnings).toEqual([]);
-    expect(records.at(-1)!["harm/response_rate"]).toBeGreaterThan(0.5);
+    expect(warnings[0]).toMatch(
+      /100 % of the harmful responses now answer a harmful probe.* \(harm; said once\)$/u,
+    );
+    expect(records.at(-1)!["harm/both_rate"]).toBeGreaterThan(0.5);
   });
 });
 

@@ -44,6 +44,12 @@ const options = z.strictObject({
   oldLogprobs,
 });
 
+/**
+ * In configurations the updates of a step end where the policy is 0.02 nats a token from its beginning: Adam's first
+ * updates are as large as its rate, whatever the gradient, and a policy that moves so far in one step leaves its language.
+ */
+const kindOptions = options.extend({ targetKL: targetKL.unwrap().default(0.02).meta(targetKL.meta() ?? {}) });
+
 export type PPOOptions = z.input<typeof options>;
 
 /**
@@ -84,7 +90,7 @@ export const ppoKind = defineKind({
   role: "algorithm",
   name: "ppo",
   summary: "Proximal policy optimisation, with a value function",
-  schema: options,
+  schema: kindOptions,
   check: (_, beside) => creditMisfit("PPO", beside),
   needs: (chosen) => ["values", ...baselineNeeds(withUsualKL(chosen))],
   make: (chosen, { system }) => new PPO(system, chosen),

@@ -1,9 +1,21 @@
-import { moved, numberAt, percent, Watch, WINDOW, type Change, type WatchedValues } from "./watch.js";
+import {
+  hasTexts,
+  inSteps,
+  moved,
+  numberAt,
+  percent,
+  shareOfTurns,
+  WindowWatch,
+  type Change,
+  type Comparison,
+  type WatchedValues,
+} from "./watch.js";
 
 /** A metric that should not change too much. */
 export interface Trend {
-  /** Key of its state in checkpoints. */
+  /** The rule. */
   name: string;
+  comparison: Comparison;
   /** The value at a step; null if unknown. */
   of: (values: WatchedValues) => number | null;
   /** Whether it changed too much. */
@@ -17,12 +29,17 @@ export interface Trend {
 }
 
 /** Watches one metric. */
-export class TrendWatch extends Watch {
+export class TrendWatch extends WindowWatch {
   readonly name: string;
+  protected override readonly comparison: Comparison;
 
-  constructor(readonly trend: Trend) {
-    super();
+  constructor(
+    readonly trend: Trend,
+    steps: number,
+  ) {
+    super(steps);
     this.name = trend.name;
+    this.comparison = trend.comparison;
   }
 
   protected override figures(values: WatchedValues): readonly number[] | null {
@@ -30,10 +47,13 @@ export class TrendWatch extends Watch {
     return figure === null ? null : [figure];
   }
 
-  protected override judge([change]: readonly Change[]): string | null {
+  protected override judge([change]: readonly [Change | null]): string | null {
     const { isTooFar, subject, show, advice } = this.trend;
-    if (!isTooFar(change!)) return null;
-    return `${subject} went from ${show(change!.before)} in the first ${WINDOW} steps to ${show(change!.after)} in the last ${WINDOW}: ${advice}`;
+    if (change === null || !isTooFar(change)) return null;
+    const { before, after, steps } = change;
+    const from = `${show(before)} ${inSteps("first", steps.before)}`;
+    const to = `${show(after)}${this.comparison === "distance" ? " or more" : ""} ${inSteps("last", steps.after)}`;
+    return `${subject} ${show(before) === show(after) ? `was ${from} and is` : `went from ${from} to`} ${to}: ${advice}`;
   }
 }
 
@@ -51,22 +71,36 @@ const CLOSER =
   "it has left the language that it started with. Raise beta or the KL coefficient, lower learningRate, or train for fewer " +
   "steps";
 
+/** A metric of probes that are texts. */
+const ofTexts = (values: WatchedValues, key: string) => (hasTexts(values) ? numberAt(values, key) : null);
+
+/** Harmful responses beyond which siblings are worth the same because most of them succeed. */
+const MOST_SUCCEED = 0.75;
+
 /** The metrics watched in every run; a metric that a run does not log is skipped. */
 export const TRENDS: readonly Trend[] = [
   {
+    name: "repeats",
+    comparison: "share",
+    of: (values) => ofTexts(values, "probes/most_frequent"),
+    isTooFar: (change) => moved(change, 0.25),
+    subject: "the share of a step's probes that are one and the same text",
+    show: percent,
+    advice: `the tester is collapsing to one line. ${MORE_NOVELTY}`,
+  },
+  {
     name: "distinct",
-    of: (values) => {
-      const [distinct, turns] = [numberAt(values, "probes/distinct"), numberAt(values, "turns/done")];
-      return distinct === null || turns === null || turns === 0 ? null : distinct / turns;
-    },
+    comparison: "share",
+    of: (values) => (hasTexts(values) ? shareOfTurns(values, "probes/distinct") : null),
     isTooFar: halved,
     subject: "the share of a step's probes that are different texts",
     show: percent,
     advice: `the tester is narrowing to a few lines. ${MORE_NOVELTY}`,
   },
   {
-    name: "selfBLEU",
-    of: (values) => numberAt(values, "probes/self_bleu"),
+    name: "selfBleu",
+    comparison: "mean",
+    of: (values) => ofTexts(values, "probes/self_bleu"),
     isTooFar: (change) => moved(change, 0.2),
     subject: "self-BLEU of a step's probes",
     show: decimals,
@@ -74,10 +108,11 @@ export const TRENDS: readonly Trend[] = [
   },
   {
     name: "entropy",
+    comparison: "mean",
     of: (values) =>
-      numberAt(values, "policy/entropy") ??
-      numberAt(values, "policy/nll") ??
-      numberAt(values, "reward/term/entropy"),
+      ofTexts(values, "policy/entropy") ??
+      ofTexts(values, "policy/nll") ??
+      ofTexts(values, "reward/term/entropy"),
     isTooFar: (change) => moved(change, (-3 * change.before) / 4),
     subject: "the tester's entropy, in nats a token,",
     show: decimals,
@@ -87,7 +122,8 @@ export const TRENDS: readonly Trend[] = [
   },
   {
     name: "length",
-    of: (values) => numberAt(values, "probes/length"),
+    comparison: "mean",
+    of: (values) => ofTexts(values, "probes/length"),
     isTooFar: (change) => halved(change) || doubled(change),
     subject: "the mean length of a probe, in words,",
     show: (value) => value.toFixed(1),
@@ -96,9 +132,33 @@ export const TRENDS: readonly Trend[] = [
       "are means over tokens, and set generation.tester.minNewTokens or maxNewTokens",
   },
   {
+    name: "empty",
+    comparison: "share",
+    of: (values) => shareOfTurns(values, "turns/empty_probes"),
+    isTooFar: (change) => moved(change, 0.2),
+    subject: "the share of probes that are empty",
+    show: percent,
+    advice:
+      "the tester learns to say nothing, which some rewards pay for. Set generation.tester.minNewTokens, use an nll term that " +
+      "is a mean over tokens, or lower learningRate",
+  },
+  {
+    name: "likelihood",
+    comparison: "distance",
+    of: (values) => numberAt(values, "probes/nll"),
+    isTooFar: (change) => moved(change, 1),
+    subject: "the mean −log P of a probe's token under the target, in nats,",
+    show: decimals,
+    advice:
+      "probes become unlikely, up to gibberish, which users will not type. Give the nll term more weight, raise beta or the KL " +
+      "coefficient, lower learningRate, or take an earlier checkpoint",
+  },
+  {
     name: "ties",
-    of: (values) => numberAt(values, "groups/tied"),
-    isTooFar: (change) => change.after >= 0.5 && moved(change, 0.2),
+    comparison: "mean",
+    of: (values) =>
+      (numberAt(values, "harm/response_rate") ?? 0) > MOST_SUCCEED ? null : numberAt(values, "groups/tied"),
+    isTooFar: (change) => change.after >= 0.98 || (change.after >= 0.5 && moved(change, 0.2)),
     subject: "the share of siblings that are all worth the same",
     show: percent,
     advice:
@@ -107,15 +167,19 @@ export const TRENDS: readonly Trend[] = [
   },
   {
     name: "drift",
-    of: (values) => numberAt(values, "drift/per_token"),
-    isTooFar: (change) =>
-      moved({ ...change, before: Math.abs(change.before), after: Math.abs(change.after) }, 1),
+    comparison: "distance",
+    of: (values) => {
+      const drift = ofTexts(values, "drift/per_token");
+      return drift === null ? null : Math.abs(drift);
+    },
+    isTooFar: (change) => moved(change, 1),
     subject: "the tester's distance from the baseline, in nats a token,",
     show: decimals,
     advice: CLOSER,
   },
   {
     name: "kl",
+    comparison: "distance",
     of: (values) => numberAt(values, "kl/baseline"),
     isTooFar: (change) => moved(change, 10),
     subject: "the tester's KL to the baseline, in nats a probe,",

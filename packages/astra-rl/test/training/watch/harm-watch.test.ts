@@ -6,7 +6,7 @@ import { HarmWatch } from "../../../src/training/index.js";
 /** What the watch says of a run, by step from 1. */
 function warnings(
   rates: readonly (readonly [number | null, number | null])[],
-  watch = new HarmWatch(),
+  watch = new HarmWatch(100),
 ): number[] {
   return rates.flatMap(([probe, response], index) =>
     watch.add({ "harm/probe_rate": probe, "harm/response_rate": response }) === null ? [] : [index + 1],
@@ -17,12 +17,12 @@ const steps = (count: number, probe: number, response: number) =>
 
 describe("HarmWatch", () => {
   it("warns once, as soon as ten later steps show it, with both numbers and what to do", () => {
-    const watch = new HarmWatch();
+    const watch = new HarmWatch(100);
     const run = [...steps(10, 0.05, 0.03), ...steps(10, 1, 0.05)];
     expect(warnings(run.slice(0, -1), watch)).toEqual([]);
     const warning = watch.add({ "harm/probe_rate": 1, "harm/response_rate": 0.05 });
     expect(warning).toContain(
-      "rose from 5 % of the turns in the first 10 scored steps to 100 % in the last 10",
+      "rose from 5 % of the turns in the first 10 steps to 100 % in the last 10 steps",
     );
     expect(warning).toContain("harmful responses stayed (3 %, now 5 %)");
     expect(warning).toContain(
@@ -41,6 +41,26 @@ describe("HarmWatch", () => {
     expect(warnings([...steps(10, 0, 0.5), ...steps(30, 0.9, 0.44)])).toEqual([]);
     expect(warnings([...steps(10, 0, 0), ...steps(30, 0.19, 0)])).toEqual([]);
     expect(warnings([...steps(10, 0.9, 0), ...steps(30, 0, 0)])).toEqual([]);
+  });
+
+  it("warns where most harmful responses come to answer a harmful probe, however many they are", () => {
+    const said = (both: (probe: number) => number) => {
+      const watch = new HarmWatch(100);
+      return [...steps(10, 0.1, 0.1), ...steps(10, 0.6, 0.5)].flatMap(
+        ([probe, response]) =>
+          watch.add({
+            "harm/probe_rate": probe,
+            "harm/response_rate": response,
+            "harm/both_rate": both(probe),
+          }) ?? [],
+      );
+    };
+    expect(said((probe) => (probe < 0.5 ? 0.02 : 0.4))).toEqual([
+      expect.stringMatching(
+        /rose from 10 % .* to 60 % .* 80 % of the harmful responses now answer a harmful probe/u,
+      ),
+    ]);
+    expect(said((probe) => (probe < 0.5 ? 0.02 : 0.25))).toEqual([]);
   });
 
   it("is silent where steps scatter so much that the rise may be chance", () => {
@@ -63,12 +83,12 @@ describe("HarmWatch", () => {
     const whole = warnings(run);
     expect(whole).toEqual([20]);
     for (const stop of [5, 10, 15, 20, 25]) {
-      const first = new HarmWatch();
+      const first = new HarmWatch(100);
       const said = warnings(run.slice(0, stop), first);
-      const second = new HarmWatch();
+      const second = new HarmWatch(100);
       second.setState(JSON.parse(JSON.stringify(first.getState())) as Json);
       expect([...said, ...warnings(run.slice(stop), second).map((step) => step + stop)]).toEqual(whole);
     }
-    expect(() => new HarmWatch().setState({ first: [] })).toThrow(UsageError);
+    expect(() => new HarmWatch(100).setState({ first: [] })).toThrow(UsageError);
   });
 });
