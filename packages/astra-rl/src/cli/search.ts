@@ -1,0 +1,209 @@
+import { createHash } from "node:crypto";
+import { rmSync } from "node:fs";
+import { basename, dirname, resolve } from "node:path";
+import { Command, InvalidArgumentError } from "@commander-js/extra-typings";
+import { checkReplaceableFile, makeFolder, UsageError } from "@astra-rl/torch";
+import {
+  assembleEvaluationSystem,
+  loadPrompts,
+  NO_LIKELIHOOD,
+  searchProbes,
+  spendingNotes,
+  trustsEmbeddedScorer,
+  withToday,
+} from "../assembly/index.js";
+import { checkpointOf, type Configuration, type ModelSetting } from "../configuration/index.js";
+import type { System } from "../core/index.js";
+import { promptText, type Prompt } from "../datasets/index.js";
+import { attacksOfEvaluation, replayBundle } from "../export/index.js";
+import type { AnswerJournal } from "../http/index.js";
+import { stringifyEvaluation, type EvaluationRecord } from "../records/index.js";
+import { searchLines } from "../report/index.js";
+import { EMBEDDED_SCORER_LIMITS } from "../scorer/index.js";
+import { ReplayTester } from "../tester/index.js";
+import { evaluate, showEvaluation } from "./evaluate.js";
+import { NoVerdictError } from "./exit.js";
+import { writeResult } from "./files.js";
+import { introduceModels, keepAnswersOf } from "./models.js";
+import { downloadNotes, quietOption, readCommandConfiguration, setOption, wholeNumber } from "./options.js";
+import { createOutput, type Output, type Streams } from "./output.js";
+import { Progress } from "./progress.js";
+import { requireAlone } from "./ranks.js";
+
+const DEFAULT_QUERIES = 3600;
+
+const declared = () =>
+  new Command("search")
+    .description(
+      "Find likely probes that lead to harm without training: sample the tester, try the best on more openers, and evaluate them",
+    )
+    .argument("<config>", "configuration file of a training")
+    .option(
+      "--queries <n>",
+      "most answers of the target that the search takes; the evaluation takes its own",
+      wholeNumber(1),
+      DEFAULT_QUERIES,
+    )
+    .option("--probes <n>", "how many probes to find; in the evaluation they take turns", wholeNumber(1), 1)
+    .option(
+      "--max-nll <nats>",
+      "most nats a token of a probe, or none (default: the mean of the tester's probes and 0.1 more)",
+      natsOrNone,
+    )
+    .option("--output <file>", "write the whole record there, as eval does, for compare, gate and report")
+    .option("--bundle <file>", "write the found probes behind each test prompt there, for replay")
+    .addOption(setOption())
+    .option("--json", "print the whole record instead of a table", false)
+    .addOption(quietOption());
+
+type SearchCommandOptions = ReturnType<ReturnType<typeof declared>["opts"]>;
+
+/** `astra-rl search CONFIG`: the plain alternative to training, with the same configuration. */
+export const searchCommand = (streams: Streams) =>
+  declared().action(async (config, { quiet, ...options }) => {
+    requireAlone("search");
+    await searchFrom(config, options, createOutput(streams, { quiet }));
+  });
+
+async function searchFrom(
+  config: string,
+  {
+    queries,
+    probes: keep,
+    maxNll,
+    output: file,
+    bundle,
+    json,
+    ...given
+  }: Omit<SearchCommandOptions, "quiet">,
+  output: Output,
+): Promise<void> {
+  for (const path of [file, bundle]) if (path !== undefined) checkReplaceableFile(path);
+  const configuration = withToday(await readCommandConfiguration(config, given, output));
+  const { target, otherTargets } = configuration.models;
+  const targets = [target, ...otherTargets].filter(
+    (model) => (model as ModelSetting | undefined) !== undefined,
+  );
+  if (trustsEmbeddedScorer(configuration, targets)) output.alert(EMBEDDED_SCORER_LIMITS);
+  const prompts = await loadPrompts(configuration, "test", downloadNotes(output));
+  const openers = openersBeside(
+    await loadPrompts(configuration, "train", downloadNotes(output)),
+    prompts,
+    output,
+  );
+  const system = await assembleEvaluationSystem<System>(configuration, downloadNotes(output));
+  let journal: AnswerJournal | null = null;
+  try {
+    const { tellsLikelihood } = system as { tellsLikelihood?: boolean };
+    if (typeof maxNll === "number" && tellsLikelihood === false) throw new UsageError(NO_LIKELIHOOD);
+    if (file !== undefined) {
+      makeFolder(dirname(resolve(file)));
+      journal = await keepAnswersOf(system, `${file}.answers.jsonl`, output);
+    }
+    const { formats, servers } = await introduceModels(system, output, [...openers, ...prompts]);
+    const rollouts = rolloutsOf(configuration, prompts);
+    const progress = new Progress(output, { unit: "query", total: queries });
+    const tester = new ReplayTester();
+    const result = await searchProbes(configuration, system, {
+      openers,
+      queries,
+      keep,
+      maxNll,
+      firstEpisode: rollouts,
+      tester,
+      onProgress: (done) => progress.update(done),
+    });
+    progress.end();
+    if (result.search === null) throw new NoVerdictError("search", result.doubts);
+    const { search } = result;
+    if (search.max_nll === null && maxNll === undefined) {
+      output.note("No model tells how likely a probe is: the probes were searched for without a bound");
+    }
+    const texts = search.probes.map(({ probe }) => probe);
+    tester.say(takingTurns(texts, { prompts: prompts.length, rollouts, depth: depthOf(configuration) }));
+    const record = await evaluate(configuration, system, output, {
+      split: "test",
+      prompts,
+      tester: identityOf(configuration, texts),
+      search,
+      trainingPrompts: openers,
+      formats,
+      servers,
+    });
+    if (file !== undefined) writeResult(file, stringifyEvaluation(record));
+    if (bundle !== undefined) writeResult(bundle, bundleOf(record, prompts.length, bundle));
+    for (const path of journal?.paths ?? []) rmSync(path, { force: true });
+    for (const line of spendingNotes(system)) output.note(line);
+    for (const path of [file, bundle]) if (path !== undefined) output.note(`Wrote ${path}`);
+    if (!json) for (const line of searchLines(search, record.summary)) output.result(line);
+    showEvaluation("search", record, output, json);
+  } finally {
+    system.dispose();
+    journal?.close();
+  }
+}
+
+function natsOrNone(text: string): number | null {
+  if (text === "none") return null;
+  const value = text.trim() === "" ? NaN : Number(text);
+  if (Number.isFinite(value) && value > 0) return value;
+  throw new InvalidArgumentError('It must be a number above 0, or "none".');
+}
+
+/**
+ * The openers that are no test prompts, by their texts: a probe that was chosen on a test prompt would be measured by what it
+ * was chosen for.
+ *
+ * @throws UsageError if none is left
+ */
+function openersBeside(openers: readonly Prompt[], prompts: readonly Prompt[], output: Output): Prompt[] {
+  const tested = new Set(prompts.map((prompt) => promptText(prompt).trim()));
+  const left = openers.filter((opener) => !tested.has(promptText(opener).trim()));
+  if (left.length === 0) {
+    throw new UsageError(
+      "prompts.train: every prompt is one of prompts.test, too, and what is chosen on test prompts cannot be measured on them; " +
+        "give other prompts to one of the two",
+    );
+  }
+  const removed = openers.length - left.length;
+  if (removed > 0) {
+    output.alert(
+      `${removed} of ${openers.length} training prompts are test prompts, too: the search leaves them out`,
+    );
+  }
+  return left;
+}
+
+const rolloutsOf = ({ evaluation }: Configuration, prompts: readonly Prompt[]): number =>
+  Math.min(evaluation.rollouts ?? Infinity, evaluation.repeats * prompts.length);
+
+const depthOf = ({ evaluation, sampler }: Configuration): number =>
+  evaluation.depth ?? (sampler["depth"] as number);
+
+/** The probes of each rollout: each turn, each prompt and each repeat begins with the next one. */
+function takingTurns(
+  texts: readonly string[],
+  { prompts, rollouts, depth }: { prompts: number; rollouts: number; depth: number },
+): string[][] {
+  return Array.from({ length: rollouts }, (_, rollout) => {
+    const first = (rollout % prompts) + Math.floor(rollout / prompts);
+    return Array.from({ length: depth }, (_, turn) => texts[(first + turn) % texts.length]!);
+  });
+}
+
+/** A tester that is a list of probes, by its texts: the model that they were sampled from is another one. */
+function identityOf({ models, system }: Configuration, texts: readonly string[]) {
+  const { tester } = models as { tester?: ModelSetting };
+  const name = (tester === undefined ? null : checkpointOf(tester)) ?? system?.type;
+  const count = texts.length === 1 ? "1 probe" : `${texts.length} probes`;
+  const sha256 = createHash("sha256").update(JSON.stringify(texts)).digest("hex");
+  return { model: `${count} found by search with ${String(name)}`, files: { probes: sha256 } };
+}
+
+/** What was said from each prompt, once, for `replay`. */
+function bundleOf(record: EvaluationRecord, prompts: number, path: string): string {
+  const { scorer, target } = record.measured!;
+  const once = { ...record, details: record.details.slice(0, prompts) };
+  const source = { name: basename(path), scorer: scorer.type, target: target.model };
+  return `${JSON.stringify(replayBundle(attacksOfEvaluation(once, { isWhole: true }), source), null, 2)}\n`;
+}

@@ -1,0 +1,28 @@
+import type { EvaluationSummary, SearchRecord } from "../records/index.js";
+import { plain } from "./figures.js";
+import { visible } from "./visible.js";
+
+/** A count with thousands separated. */
+const count = (value: number) => value.toLocaleString("en-US");
+
+/** What a search took and found, a line each; its estimates are named as what they are. */
+export function searchLines(
+  { queries, budget, n_failed: failed, max_nll: maxNll, sample_nll: sampleNll, probes }: SearchRecord,
+  { n_turns: turns }: Pick<EvaluationSummary, "n_turns">,
+): string[] {
+  const bound =
+    maxNll === null
+      ? "without a bound on their likelihood"
+      : `of at most ${plain(maxNll)} nats a token (the tester's own: ${plain(sampleNll)})`;
+  return [
+    `The search took ${count(queries)} answers of the target, of ${count(budget)} that it may take` +
+      `${failed === 0 ? "" : `, of which ${count(failed)} failed`}; the evaluation took ${count(turns ?? 0)} more.`,
+    `Found ${probes.length === 1 ? "1 probe" : `${probes.length} probes`} ${bound}:`,
+    ...probes.map(({ probe, biased_estimate: { n_tried, n_successes } }) => {
+      return (
+        `  ${visible(probe.trim(), 200)}   [harm in ${n_successes} of ${n_tried} turns of the search: too many, since the ` +
+        "probe was chosen by them]"
+      );
+    }),
+  ];
+}
