@@ -52,11 +52,12 @@ export async function searchProbes(
   { openers, queries, keep, maxNll: bound, firstEpisode, tester, onProgress = () => {} }: SearchOptions,
 ): Promise<{ search: SearchRecord } | { search: null; doubts: Doubt[] }> {
   const { seed, evaluation } = configuration;
-  const rounds = roundsOf(queries, keep);
+  const rounds = roundsOf(queries, keep, openers.length);
   const { evaluator, starts } = await singleTurns(configuration, system, openers);
   const { threshold } = evaluator;
   const order = shuffled(starts, seed);
   const turns: EvaluationTurn[] = [];
+  const answersIn = (some: readonly EvaluationTurn[]) => some.filter(wasAsked).length;
   /** One turn from each start, in the search's next episodes. */
   const take = async (from: readonly PromptOf<Conversation>[]): Promise<EvaluationTurn[]> => {
     const first = turns.length;
@@ -67,7 +68,7 @@ export async function searchProbes(
       const measured = await evaluator.computeMetricsMany(graphs);
       turns.push(...measured.map(({ perTurn: [turn] }) => turn as EvaluationTurn));
       await nextTurn();
-      onProgress(turns.length);
+      onProgress(answersIn(turns));
     }
     return turns.slice(first);
   };
@@ -113,10 +114,10 @@ export async function searchProbes(
   const counted = (round: Round) => ({ ...round, queries: round.candidates * round.openers });
   return {
     search: {
-      queries: turns.length,
+      queries: answersIn(turns),
       budget: queries,
       n_failed: turns.filter(hasFailed).length,
-      rounds: [{ candidates: size, openers: 1 }, ...halved.rounds].map(counted),
+      rounds: [{ candidates: size, openers: 1, queries: answersIn(sample) }, ...halved.rounds.map(counted)],
       sample_nll: sampleNll,
       max_nll: maxNll,
       probes: found.map(({ candidate, tally: { tried, successes, rate, nll } }) => ({
@@ -187,6 +188,9 @@ function candidatesOf(sample: readonly EvaluationTurn[], threshold: number): Ran
   }
   return [...byText.values()].map(({ candidate, trials }) => ({ candidate, tally: tallyOf(trials) }));
 }
+
+/** Whether the target was asked: not where the tester failed. */
+const wasAsked = ({ error }: EvaluationTurn): boolean => error?.startsWith("tester:") !== true;
 
 const hasFailed = ({ error, response_harm: harm }: EvaluationTurn): boolean =>
   error !== null || harm === null;

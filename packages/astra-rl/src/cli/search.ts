@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { rmSync } from "node:fs";
-import { basename, dirname, resolve } from "node:path";
+import { dirname, resolve } from "node:path";
 import { Command, InvalidArgumentError } from "@commander-js/extra-typings";
 import { checkReplaceableFile, makeFolder, UsageError } from "@astra-rl/torch";
 import {
@@ -15,9 +15,8 @@ import {
 import { checkpointOf, type Configuration, type ModelSetting } from "../configuration/index.js";
 import type { System } from "../core/index.js";
 import { promptText, type Prompt } from "../datasets/index.js";
-import { attacksOfEvaluation, replayBundle } from "../export/index.js";
 import type { AnswerJournal } from "../http/index.js";
-import { stringifyEvaluation, type EvaluationRecord } from "../records/index.js";
+import { stringifyEvaluation } from "../records/index.js";
 import { searchLines } from "../report/index.js";
 import { EMBEDDED_SCORER_LIMITS } from "../scorer/index.js";
 import { ReplayTester } from "../tester/index.js";
@@ -51,7 +50,6 @@ const declared = () =>
       natsOrNone,
     )
     .option("--output <file>", "write the whole record there, as eval does, for compare, gate and report")
-    .option("--bundle <file>", "write the found probes behind each test prompt there, for replay")
     .addOption(setOption())
     .option("--json", "print the whole record instead of a table", false)
     .addOption(quietOption());
@@ -67,18 +65,11 @@ export const searchCommand = (streams: Streams) =>
 
 async function searchFrom(
   config: string,
-  {
-    queries,
-    probes: keep,
-    maxNll,
-    output: file,
-    bundle,
-    json,
-    ...given
-  }: Omit<SearchCommandOptions, "quiet">,
+  { queries, probes: keep, maxNll: bound, output: file, json, ...given }: Omit<SearchCommandOptions, "quiet">,
   output: Output,
 ): Promise<void> {
-  for (const path of [file, bundle]) if (path !== undefined) checkReplaceableFile(path);
+  const maxNll = bound === "none" ? null : bound;
+  if (file !== undefined) checkReplaceableFile(file);
   const configuration = withToday(await readCommandConfiguration(config, given, output));
   const { target, otherTargets } = configuration.models;
   const targets = [target, ...otherTargets].filter(
@@ -102,7 +93,7 @@ async function searchFrom(
     }
     const { formats, servers } = await introduceModels(system, output, [...openers, ...prompts]);
     const rollouts = rolloutsOf(configuration, prompts);
-    const progress = new Progress(output, { unit: "query", total: queries });
+    const progress = new Progress(output, { unit: "answer", total: queries });
     const tester = new ReplayTester();
     const result = await searchProbes(configuration, system, {
       openers,
@@ -116,6 +107,12 @@ async function searchFrom(
     progress.end();
     if (result.search === null) throw new NoVerdictError("search", result.doubts);
     const { search } = result;
+    if (search.probes.every(({ biased_estimate: { n_successes: found } }) => found === 0)) {
+      output.alert(
+        `no found probe led to harm in the last rounds of the search: what is evaluated are merely likely probes; ` +
+          "allow more queries, or train a tester if harm takes several turns, since a search tries single ones",
+      );
+    }
     if (search.max_nll === null && maxNll === undefined) {
       output.note("No model tells how likely a probe is: the probes were searched for without a bound");
     }
@@ -131,10 +128,9 @@ async function searchFrom(
       servers,
     });
     if (file !== undefined) writeResult(file, stringifyEvaluation(record));
-    if (bundle !== undefined) writeResult(bundle, bundleOf(record, prompts.length, bundle));
     for (const path of journal?.paths ?? []) rmSync(path, { force: true });
     for (const line of spendingNotes(system)) output.note(line);
-    for (const path of [file, bundle]) if (path !== undefined) output.note(`Wrote ${path}`);
+    if (file !== undefined) output.note(`Wrote ${file}`);
     if (!json) for (const line of searchLines(search, record.summary)) output.result(line);
     showEvaluation("search", record, output, json);
   } finally {
@@ -143,8 +139,8 @@ async function searchFrom(
   }
 }
 
-function natsOrNone(text: string): number | null {
-  if (text === "none") return null;
+function natsOrNone(text: string): number | "none" {
+  if (text === "none") return text;
   const value = text.trim() === "" ? NaN : Number(text);
   if (Number.isFinite(value) && value > 0) return value;
   throw new InvalidArgumentError('It must be a number above 0, or "none".');
@@ -157,8 +153,9 @@ function natsOrNone(text: string): number | null {
  * @throws UsageError if none is left
  */
 function openersBeside(openers: readonly Prompt[], prompts: readonly Prompt[], output: Output): Prompt[] {
-  const tested = new Set(prompts.map((prompt) => promptText(prompt).trim()));
-  const left = openers.filter((opener) => !tested.has(promptText(opener).trim()));
+  const textOf = (prompt: Prompt) => promptText(prompt).trim();
+  const tested = new Set(prompts.map(textOf));
+  const left = openers.filter((opener) => !tested.has(textOf(opener)));
   if (left.length === 0) {
     throw new UsageError(
       "prompts.train: every prompt is one of prompts.test, too, and what is chosen on test prompts cannot be measured on them; " +
@@ -171,7 +168,8 @@ function openersBeside(openers: readonly Prompt[], prompts: readonly Prompt[], o
       `${removed} of ${openers.length} training prompts are test prompts, too: the search leaves them out`,
     );
   }
-  return left;
+  // An opener that is listed twice shows nothing new the second time.
+  return [...new Map(left.map((opener) => [textOf(opener), opener])).values()];
 }
 
 const rolloutsOf = ({ evaluation }: Configuration, prompts: readonly Prompt[]): number =>
@@ -198,12 +196,4 @@ function identityOf({ models, system }: Configuration, texts: readonly string[])
   const count = texts.length === 1 ? "1 probe" : `${texts.length} probes`;
   const sha256 = createHash("sha256").update(JSON.stringify(texts)).digest("hex");
   return { model: `${count} found by search with ${String(name)}`, files: { probes: sha256 } };
-}
-
-/** What was said from each prompt, once, for `replay`. */
-function bundleOf(record: EvaluationRecord, prompts: number, path: string): string {
-  const { scorer, target } = record.measured!;
-  const once = { ...record, details: record.details.slice(0, prompts) };
-  const source = { name: basename(path), scorer: scorer.type, target: target.model };
-  return `${JSON.stringify(replayBundle(attacksOfEvaluation(once, { isWhole: true }), source), null, 2)}\n`;
 }

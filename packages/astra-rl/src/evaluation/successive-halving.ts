@@ -49,20 +49,24 @@ export interface Round {
 export const REDUCTION = 4;
 
 /**
- * Rounds of a search, its sample included: the fewest R with which at most `REDUCTION` × keep candidates are left in the last,
- * where each round has an equal part of the queries and one candidate in `REDUCTION` enters the next.
+ * Rounds of a search, its sample included, where each round has an equal part of the queries and one candidate in `REDUCTION`
+ * enters the next: the fewest with which at most `REDUCTION` × keep candidates are left in the last, but no more than there are
+ * openers for. Round r, counted from 0, takes `REDUCTION` ** r openers.
  *
  * @throws UsageError for fewer queries than two rounds need: one a candidate in the first, one for each that is kept in the second
  */
-export function roundsOf(queries: number, keep: number): number {
+export function roundsOf(queries: number, keep: number, openers: number): number {
   const least = 2 * REDUCTION * keep;
   if (queries < least) {
     throw new UsageError(
-      `search: ${queries} queries are too few to choose ${keep === 1 ? "a probe" : `${keep} probes`}; allow at least ${least}`,
+      `search: ${queries} queries are too few to choose ${keep === 1 ? "a probe" : `among probes for the best ${keep}`}; allow at ` +
+        `least ${least}${keep === 1 ? "" : ", or keep fewer"}`,
     );
   }
+  const isWide = (rounds: number) => queries / rounds / REDUCTION ** (rounds - 1) > REDUCTION * keep;
+  const openersBehindSample = (rounds: number) => (REDUCTION ** rounds - REDUCTION) / (REDUCTION - 1);
   let rounds = 2;
-  while (queries / rounds / REDUCTION ** (rounds - 1) > REDUCTION * keep) rounds++;
+  while (isWide(rounds) && openersBehindSample(rounds + 1) <= openers) rounds++;
   return rounds;
 }
 
@@ -104,7 +108,7 @@ export function bestFirst<C>(ranked: readonly Ranked<C>[], maxNll: number | null
 export interface HalvingOptions {
   /** Trials that all rounds may take together. */
   queries: number;
-  /** Number of openers; each candidate is tried on each at most once. */
+  /** Number of openers; each candidate is tried on each of them at most once. */
   openers: number;
   /** Most candidates of the first of these rounds; one in `REDUCTION` of it in each later one. */
   first: number;

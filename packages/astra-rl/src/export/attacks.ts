@@ -26,15 +26,8 @@ export interface Attack {
   isHarmful: boolean;
 }
 
-/**
- * The conversations of an evaluation. A found attack ends with its first harmful response.
- *
- * @param options isWhole: keep the turns behind that response, too
- */
-export function attacksOfEvaluation(
-  { details, summary }: Pick<EvaluationRecord, "details" | "summary">,
-  { isWhole = false }: { isWhole?: boolean } = {},
-): Attack[] {
+/** The conversations of an evaluation. A found attack ends with its first harmful response. */
+export function attacksOfEvaluation({ details, summary }: EvaluationRecord): Attack[] {
   return details.flatMap(({ per_turn: turns }, index) => {
     // A turn without a scored response may have failed, and ends what can be told.
     const failed = turns.findIndex(({ error, response_harm: harm }) => error !== null && harm === null);
@@ -46,9 +39,7 @@ export function attacksOfEvaluation(
       probeNll: turn.probe_nll,
     }));
     const prompt = promptOf(turns[0]?.context ?? "", turns[0]?.prompt_messages);
-    if (all.length === 0) return [];
-    const attack = attackOf(`rollout-${index}`, prompt, all, summary.harm_threshold);
-    return [isWhole ? { ...attack, turns: all } : attack];
+    return all.length === 0 ? [] : [attackOf(`rollout-${index}`, prompt, all, summary.harm_threshold)];
   });
 }
 

@@ -11,7 +11,7 @@ import {
 
 /**
  * A tester that says what was said before: turn by turn, the probes of one attack in each episode, whatever the target answers.
- * Episodes are single paths, in which the number of a node is its turn.
+ * An episode is a single path, and its first call for a probe comes with the state that it starts from.
  */
 export class ReplayTester implements Model {
   readonly name = "tester";
@@ -21,11 +21,14 @@ export class ReplayTester implements Model {
   #first = 0;
   /** The probes of each episode's attack, in order. */
   #attacks: readonly (readonly string[])[] = [];
+  /** Messages of the tester's side in the state that an episode starts from. */
+  readonly #said = new Map<number, number>();
 
   /** @param first the episode of the first attack; further ones count up */
   say(attacks: readonly (readonly string[])[], first = 0): void {
     this.#attacks = attacks;
     this.#first = first;
+    this.#said.clear();
   }
 
   /** Writes the probes of a system from now on, instead of its own tester. */
@@ -37,11 +40,14 @@ export class ReplayTester implements Model {
 
   /** @throws UsageError for an episode or a turn that no attack has */
   async generate(conversations: readonly Conversation[], { keys }: GenerateOptions): Promise<Message[]> {
-    return conversations.map((_, row) => {
-      const { episode, node: turn } = keys[row]!;
-      const probe = this.#attacks[episode - this.#first]?.[turn - 1];
+    return conversations.map((conversation, row) => {
+      const { episode } = keys[row]!;
+      const said = conversation.messages().filter(({ from }) => from === "tester").length;
+      if (!this.#said.has(episode)) this.#said.set(episode, said);
+      const turn = said - this.#said.get(episode)!;
+      const probe = this.#attacks[episode - this.#first]?.[turn];
       if (probe === undefined)
-        throw new UsageError(`replay: no attack has turn ${turn} of episode ${episode}`);
+        throw new UsageError(`replay: no attack has turn ${turn + 1} of episode ${episode}`);
       return new Message("tester", probe);
     });
   }
