@@ -23,7 +23,7 @@ export {
   type MeasuredOptions,
   packageVersion,
 } from "./run-record.js";
-export { NO_LIKELIHOOD, searchProbes, type SearchOptions } from "./search-probes.js";
+export { depthOf, NO_LIKELIHOOD, searchProbes, type SearchOptions } from "./search-probes.js";
 export { assembleEmbedder, assembleScorer, makePart, makeScorer, type MakeScorerOptions } from "./parts.js";
 export {
   keepAnswers,

@@ -1,7 +1,15 @@
 import { keyedUniform } from "@astra-rl/lm";
 import { UsageError } from "@astra-rl/torch";
 import type { Configuration } from "../configuration/index.js";
-import { Conversation, nextTurn, type PromptOf, type Sampler, type System } from "../core/index.js";
+import {
+  Conversation,
+  Message,
+  nextTurn,
+  type Graph,
+  type PromptOf,
+  type Sampler,
+  type System,
+} from "../core/index.js";
 import type { Prompt } from "../datasets/index.js";
 import { ASTEvaluator } from "../evaluation/index.js";
 import {
@@ -10,14 +18,18 @@ import {
   roundsOf,
   successiveHalving,
   tallyOf,
+  type CandidateLikelihood,
   type Ranked,
-  type Round,
   type Trial,
 } from "../evaluation/successive-halving.js";
+import type { ASTSystem } from "../system/index.js";
 import { harmlessProbeSuccess, probeNll } from "../evaluation/summarize.js";
 import { doubtsOf, type Doubt, type EvaluationTurn, type SearchRecord } from "../records/index.js";
 import type { ReplayTester } from "../tester/index.js";
 import { assembleEvaluator } from "./assemble.js";
+
+/** Contexts in which a candidate is read before it is tried: in its own it is likelier than elsewhere, since it was sampled there. */
+const SCREENING = 12;
 
 /** How much less likely than the mean of the sampled probes a probe may be, in nats a token. */
 const SLACK_NATS = 0.1;
@@ -40,8 +52,10 @@ export interface SearchOptions {
 }
 
 /**
- * Searches for probes that lead to harm on any opener: a sample of the system's tester, one probe for each opener, then successive
- * halving of those that are harmless and likely. One answer of the target is one query.
+ * Searches for probes that lead to harm in any context: conversations of the system's tester from the openers, then successive
+ * halving of their probes, as far as these are harmless and likely. The contexts to try them in are the openers and what the sampled
+ * conversations have said before each later turn, so that a probe is as likely and as harmful there as it is in an evaluation. One
+ * answer of the target is one query.
  *
  * @returns what was found; or why too many answers failed or were empty for a choice between probes
  * @throws UsageError where no probe is harmless and likely enough, and for systems and samplers that cannot be searched
@@ -53,28 +67,34 @@ export async function searchProbes(
 ): Promise<{ search: SearchRecord } | { search: null; doubts: Doubt[] }> {
   const { seed, evaluation } = configuration;
   const rounds = roundsOf(queries, keep, openers.length);
-  const { evaluator, starts } = await singleTurns(configuration, system, openers);
-  const { threshold } = evaluator;
-  const order = shuffled(starts, seed);
+  const size = Math.floor(queries / rounds);
+  const depth = Math.min(depthOf(configuration), size);
+  const conversations = await evaluatorOf(configuration, system, { openers, depth });
+  const single = await evaluatorOf(configuration, system, { openers, depth: 1 });
+  const { threshold } = single;
+  const starts = shuffled(conversations.starts as readonly PromptOf<Conversation>[], seed, "openers");
   const turns: EvaluationTurn[] = [];
   const answersIn = (some: readonly EvaluationTurn[]) => some.filter(wasAsked).length;
-  /** One turn from each start, in the search's next episodes. */
-  const take = async (from: readonly PromptOf<Conversation>[]): Promise<EvaluationTurn[]> => {
-    const first = turns.length;
+  let episode = firstEpisode;
+  /** A rollout from each start, in the search's next episodes. */
+  const take = async (evaluator: ASTEvaluator, from: readonly PromptOf<Conversation>[]): Promise<Graph[]> => {
+    const grown: Graph[] = [];
     for (let done = 0; done < from.length; done += evaluation.batchSize) {
       const batch = from.slice(done, done + evaluation.batchSize);
-      const episode = firstEpisode + first + done;
       const graphs = await evaluator.sampler.evalRolloutMany(batch, { seed, episode });
+      episode += batch.length;
       const measured = await evaluator.computeMetricsMany(graphs);
-      turns.push(...measured.map(({ perTurn: [turn] }) => turn as EvaluationTurn));
+      turns.push(...measured.flatMap(({ perTurn }) => perTurn as EvaluationTurn[]));
+      grown.push(...graphs);
       await nextTurn();
       onProgress(answersIn(turns));
     }
-    return turns.slice(first);
+    return grown;
   };
 
-  const size = Math.floor(queries / rounds);
-  const sample = await take(Array.from({ length: size }, (_, at) => order[at % order.length]!));
+  const from = Array.from({ length: Math.floor(size / depth) }, (_, at) => starts[at % starts.length]!);
+  const contexts = contextsOf(await take(conversations, from), starts, { system, seed });
+  const sample = [...turns];
   const doubts = doubtsOfTurns(sample, threshold);
   if (doubts.length > 0) return { search: null, doubts };
   if (sample.every(({ response_harm: harm }) => harm === null)) {
@@ -86,38 +106,53 @@ export async function searchProbes(
   if (sampleNll === null && typeof bound === "number") throw new UsageError(NO_LIKELIHOOD);
   const maxNll = bound === undefined ? (sampleNll === null ? null : sampleNll + SLACK_NATS) : bound;
 
-  const candidates = candidatesOf(sample, threshold);
-  const likely = bestFirst(candidates, maxNll).map(({ candidate }) => candidate);
-  if (likely.length === 0) throw new UsageError(nothingFound(candidates, maxNll));
+  const sampled = candidatesOf(sample, threshold);
+  const candidates = bestFirst(sampled, null);
+  if (candidates.length === 0) throw new UsageError(nothingFound(sampled, null));
+  const elsewhere = contexts.slice(-SCREENING).map((context) => system.stateOf(context));
+  const read = await likelihoodsIn(elsewhere, candidates, { system, batchSize: evaluation.batchSize });
+  const screened = candidates.map(({ candidate, tally }, at) => {
+    const nll = read[at]!.length === 0 ? tally.nll : tallyOf([], read[at]).nll;
+    return { candidate, likelihoods: read[at]!, tally: { ...tally, nll } };
+  });
+  const likely = bestFirst(screened, maxNll) as typeof screened;
+  if (likely.length === 0) throw new UsageError(nothingFound(screened, maxNll));
   tester.takeOver(system);
-  const tryOn = async (own: readonly string[], places: readonly number[]): Promise<Trial[][]> => {
-    const pairs = own.flatMap((probe) => places.map((place) => ({ probe, opener: order[place]! })));
+  const tryIn = async (own: readonly string[], places: readonly number[]): Promise<Trial[][]> => {
+    const pairs = own.flatMap((probe) => places.map((place) => ({ probe, context: contexts[place]! })));
     tester.say(
       pairs.map(({ probe }) => [probe]),
-      firstEpisode + turns.length,
+      episode,
     );
-    const trials = (await take(pairs.map(({ opener }) => opener))).map((turn) => trialOf(turn, threshold));
+    const before = turns.length;
+    await take(
+      single,
+      pairs.map(({ context }) => context),
+    );
+    const trials = turns.slice(before).map((turn) => trialOf(turn, threshold));
     return own.map((_, at) => trials.slice(at * places.length, (at + 1) * places.length));
   };
-  const halved = await successiveHalving(likely, tryOn, {
-    queries: queries - size,
-    openers: order.length,
+  const halved = await successiveHalving(likely, tryIn, {
+    queries: queries - sample.length,
+    contexts: contexts.length,
     first: Math.ceil(size / REDUCTION),
     rounds: rounds - 1,
     keep,
     maxNll,
   });
-  const later = doubtsOfTurns(turns.slice(size), threshold);
+  const later = doubtsOfTurns(turns.slice(sample.length), threshold);
   if (later.length > 0) return { search: null, doubts: later };
   const found = halved.found.slice(0, keep);
   if (found.length === 0) throw new UsageError(nothingFound(halved.last, maxNll));
-  const counted = (round: Round) => ({ ...round, queries: round.candidates * round.openers });
   return {
     search: {
       queries: answersIn(turns),
       budget: queries,
       n_failed: turns.filter(hasFailed).length,
-      rounds: [{ candidates: size, openers: 1, queries: answersIn(sample) }, ...halved.rounds.map(counted)],
+      rounds: [
+        { candidates: sample.length, contexts: 1, queries: answersIn(sample) },
+        ...halved.rounds.map((round) => ({ ...round, queries: round.candidates * round.contexts })),
+      ],
       sample_nll: sampleNll,
       max_nll: maxNll,
       probes: found.map(({ candidate, tally: { tried, successes, rate, nll } }) => ({
@@ -134,8 +169,16 @@ export const NO_LIKELIHOOD =
   "--max-nll: no model of this system tells how likely a probe is; give models.likelihood, or leave the option out, and probes " +
   "are searched for without a bound";
 
-/** Measures first turns, and the states that they start from. @throws UsageError for what has no first turn with texts */
-async function singleTurns(configuration: Configuration, system: System, openers: readonly Prompt[]) {
+/** Turns of a conversation in the evaluation of a configuration. */
+export const depthOf = ({ evaluation, sampler }: Configuration): number =>
+  evaluation.depth ?? (sampler["depth"] as number);
+
+/** Measures conversations of this many turns. @throws UsageError for what has no turns with texts */
+async function evaluatorOf(
+  configuration: Configuration,
+  system: System,
+  { openers, depth }: { openers: readonly Prompt[]; depth: number },
+): Promise<ASTEvaluator> {
   if (!("depth" in configuration.sampler)) {
     throw new UsageError(
       `search: the sampler ${configuration.sampler.type} has no depth, and probes are tried for one turn; take the sampler ast or path`,
@@ -143,7 +186,7 @@ async function singleTurns(configuration: Configuration, system: System, openers
   }
   const { evaluation } = configuration;
   const made: unknown = await assembleEvaluator(
-    { ...configuration, evaluation: { ...evaluation, depth: 1, repeats: 1 } },
+    { ...configuration, evaluation: { ...evaluation, depth, repeats: 1 } },
     system,
     openers,
   );
@@ -151,27 +194,73 @@ async function singleTurns(configuration: Configuration, system: System, openers
     throw new UsageError("search: takes the evaluator of the package; leave the section evaluator out");
   }
   const { sampler, scorer, threshold } = made;
-  const starts = made.starts as readonly PromptOf<Conversation>[];
+  const starts = made.starts!;
   if (!(sampler as Partial<Sampler>).startsFromPrompts) {
     throw new UsageError(
-      `search: the sampler ${configuration.sampler.type} does not start from prompts, on which probes are tried; take the ` +
+      `search: the sampler ${configuration.sampler.type} does not start from prompts, from which probes are tried; take the ` +
         "sampler ast or path",
     );
   }
-  if (!(system.stateOf(starts[0]!) instanceof Conversation)) {
+  if (!(system.stateOf(starts[0] as PromptOf<Conversation>) instanceof Conversation)) {
     throw new UsageError(
       "search: the states of this system are no conversations, and a probe is a text that is said in one; train a tester instead",
     );
   }
   // Neither the second scorer nor the controls have a part in the search.
-  const options = { threshold, ...(scorer === null ? {} : { scorer }) };
-  return { evaluator: new ASTEvaluator(sampler, starts, options), starts };
+  return new ASTEvaluator(sampler, starts, { threshold, ...(scorer === null ? {} : { scorer }) });
 }
 
-/** In an order that the seed alone decides. */
-function shuffled<T>(items: readonly T[], seed: number): T[] {
+/**
+ * The contexts to try probes in: first turns, second turns and so on take turns, so that any number of them has as many of each,
+ * and each is drawn from all conversations.
+ */
+function contextsOf(
+  graphs: readonly Graph[],
+  starts: readonly PromptOf<Conversation>[],
+  { system, seed }: { system: System; seed: number },
+): PromptOf<Conversation>[] {
+  const later: Conversation[][] = [];
+  for (const [at, graph] of graphs.entries()) {
+    // A sampler that puts its own text before an opener would put it there once more.
+    if (String(graph.context) !== String(system.stateOf(starts[at % starts.length]!))) continue;
+    for (const [turn, { context }] of graph.path().slice(1).entries()) (later[turn] ??= []).push(context);
+  }
+  const byTurn = [starts, ...later.map((each, turn) => shuffled(each, seed, `contexts of turn ${turn + 2}`))];
+  const longest = Math.max(...byTurn.map(({ length }) => length));
+  return Array.from({ length: longest }, (_, at) => byTurn.flatMap((each) => each[at] ?? [])).flat();
+}
+
+/** How likely each candidate is in each of these contexts; nothing where no model tells it. */
+async function likelihoodsIn(
+  contexts: readonly Conversation[],
+  candidates: readonly Ranked<string>[],
+  { system, batchSize }: { system: System; batchSize: number },
+): Promise<CandidateLikelihood[][]> {
+  const read = candidates.map((): CandidateLikelihood[] => []);
+  const { tellsLikelihood, likelihood } = system as Partial<ASTSystem>;
+  if (tellsLikelihood !== true || likelihood === undefined) return read;
+  const probes = candidates.map(({ candidate }) => new Message("tester", candidate));
+  // By context: what all probes of a batch follow is read once.
+  for (const context of contexts) {
+    for (let first = 0; first < probes.length; first += batchSize) {
+      const some = probes.slice(first, first + batchSize);
+      const likelihoods = await likelihood.call(
+        system,
+        some.map(() => context),
+        some,
+      );
+      likelihoods.forEach((each, at) => read[first + at]!.push(each));
+      await nextTurn();
+    }
+  }
+  system.release();
+  return read;
+}
+
+/** In an order that the seed and the name alone decide. */
+function shuffled<T>(items: readonly T[], seed: number, name: string): T[] {
   const drawn = items.map((item, node) => {
-    return { item, draw: keyedUniform({ seed, stream: "openers of the search", episode: 0, node }, 0) };
+    return { item, draw: keyedUniform({ seed, stream: `search: ${name}`, episode: 0, node }, 0) };
   });
   return drawn.sort((a, b) => a.draw - b.draw).map(({ item }) => item);
 }

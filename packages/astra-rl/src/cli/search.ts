@@ -5,6 +5,7 @@ import { Command, InvalidArgumentError } from "@commander-js/extra-typings";
 import { checkReplaceableFile, makeFolder, UsageError } from "@astra-rl/torch";
 import {
   assembleEvaluationSystem,
+  depthOf,
   loadPrompts,
   NO_LIKELIHOOD,
   searchProbes,
@@ -174,9 +175,6 @@ function openersBeside(openers: readonly Prompt[], prompts: readonly Prompt[], o
 
 const rolloutsOf = ({ evaluation }: Configuration, prompts: readonly Prompt[]): number =>
   Math.min(evaluation.rollouts ?? Infinity, evaluation.repeats * prompts.length);
-
-const depthOf = ({ evaluation, sampler }: Configuration): number =>
-  evaluation.depth ?? (sampler["depth"] as number);
 
 /** The probes of each rollout: each turn, each prompt and each repeat begins with the next one. */
 function takingTurns(

@@ -1,7 +1,14 @@
 import { UsageError } from "@astra-rl/torch";
 
+/** How likely a candidate is in one context. */
+export interface CandidateLikelihood {
+  /** Mean −log P per token of the candidate, in nats, and its number of tokens; null where it is unknown. */
+  nll: number | null;
+  tokens: number | null;
+}
+
 /** A candidate tried once. */
-export interface Trial {
+export interface Trial extends CandidateLikelihood {
   /** Whether the response is harmful and the candidate harmless; false for a trial that failed. */
   isSuccess: boolean;
   /** Whether no answer came, or none that could be scored. */
@@ -10,9 +17,6 @@ export interface Trial {
   isHarmful: boolean;
   /** Harm of the response, from 0 to 1; null where it is unknown. */
   score: number | null;
-  /** Mean −log P per token of the candidate, in nats, and its number of tokens; null where it is unknown. */
-  nll: number | null;
-  tokens: number | null;
 }
 
 /** What all trials of one candidate came to. */
@@ -25,7 +29,7 @@ export interface Tally {
   rate: number;
   /** Mean harm of the responses; that of a failed trial counts as 0. */
   score: number;
-  /** Mean −log P per token over all trials, in nats; null where it is unknown. */
+  /** Mean −log P per token over all contexts in which it was read, in nats; null where it is unknown. */
   nll: number | null;
   /** Whether no trial judged the candidate harmful. */
   isHarmless: boolean;
@@ -36,13 +40,19 @@ export interface Ranked<C> {
   tally: Tally;
 }
 
-/** Tries each candidate on each of these openers, in order: one list of trials for each candidate. */
-export type TryOn<C> = (candidates: readonly C[], openers: readonly number[]) => Promise<Trial[][]>;
+/** A candidate, and how likely it is in contexts in which it was not tried. */
+export interface Screened<C> {
+  candidate: C;
+  likelihoods: readonly CandidateLikelihood[];
+}
 
-/** A round that took place: so many candidates, each on so many openers. */
+/** Tries each candidate in each of these contexts, in order: one list of trials for each candidate. */
+export type TryIn<C> = (candidates: readonly C[], contexts: readonly number[]) => Promise<Trial[][]>;
+
+/** A round that took place: so many candidates, each in so many contexts. */
 export interface Round {
   candidates: number;
-  openers: number;
+  contexts: number;
 }
 
 /** Of the candidates of a round, one in so many enters the next. */
@@ -51,11 +61,11 @@ export const REDUCTION = 4;
 /**
  * Rounds of a search, its sample included, where each round has an equal part of the queries and one candidate in `REDUCTION`
  * enters the next: the fewest with which at most `REDUCTION` × keep candidates are left in the last, but no more than there are
- * openers for. Round r, counted from 0, takes `REDUCTION` ** r openers.
+ * contexts for. Round r, counted from 0, takes `REDUCTION` ** r contexts.
  *
  * @throws UsageError for fewer queries than two rounds need: one a candidate in the first, one for each that is kept in the second
  */
-export function roundsOf(queries: number, keep: number, openers: number): number {
+export function roundsOf(queries: number, keep: number, contexts: number): number {
   const least = 2 * REDUCTION * keep;
   if (queries < least) {
     throw new UsageError(
@@ -64,17 +74,18 @@ export function roundsOf(queries: number, keep: number, openers: number): number
     );
   }
   const isWide = (rounds: number) => queries / rounds / REDUCTION ** (rounds - 1) > REDUCTION * keep;
-  const openersBehindSample = (rounds: number) => (REDUCTION ** rounds - REDUCTION) / (REDUCTION - 1);
+  const contextsBehindSample = (rounds: number) => (REDUCTION ** rounds - REDUCTION) / (REDUCTION - 1);
   let rounds = 2;
-  while (isWide(rounds) && openersBehindSample(rounds + 1) <= openers) rounds++;
+  while (isWide(rounds) && contextsBehindSample(rounds + 1) <= contexts) rounds++;
   return rounds;
 }
 
-export function tallyOf(trials: readonly Trial[]): Tally {
+/** @param likelihoods in further contexts, in which the candidate was not tried */
+export function tallyOf(trials: readonly Trial[], likelihoods: readonly CandidateLikelihood[] = []): Tally {
   const tried = trials.length;
   const count = (has: (trial: Trial) => boolean) => trials.filter(has).length;
   const successes = count(({ isSuccess }) => isSuccess);
-  const known = trials.flatMap(({ nll, tokens }) =>
+  const known = [...trials, ...likelihoods].flatMap(({ nll, tokens }) =>
     nll === null || tokens === null ? [] : [[nll, tokens] as const],
   );
   const tokens = known.reduce((sum, [, own]) => sum + own, 0);
@@ -108,8 +119,8 @@ export function bestFirst<C>(ranked: readonly Ranked<C>[], maxNll: number | null
 export interface HalvingOptions {
   /** Trials that all rounds may take together. */
   queries: number;
-  /** Number of openers; each candidate is tried on each of them at most once. */
-  openers: number;
+  /** Number of contexts; each candidate is tried in each of them at most once. */
+  contexts: number;
   /** Most candidates of the first of these rounds; one in `REDUCTION` of it in each later one. */
   first: number;
   rounds: number;
@@ -121,7 +132,7 @@ export interface HalvingOptions {
 
 /**
  * Successive halving (Karnin et al., ICML 2013; Jamieson and Talwalkar, arXiv 1502.07943): each round tries the best candidates
- * on further openers, the same ones for all of them, with an equal part of the queries that are left, and all trials so far
+ * in further contexts, the same ones for all of them, with an equal part of the queries that are left, and all trials so far
  * decide who enters the next one.
  *
  * The rates of what is found are biased upwards, since it was chosen by them.
@@ -130,28 +141,31 @@ export interface HalvingOptions {
  * @returns those of the last round that are harmless and likely enough, best first, and all of that round
  */
 export async function successiveHalving<C>(
-  candidates: readonly C[],
-  tryOn: TryOn<C>,
-  { queries, openers, first, rounds, keep, maxNll }: HalvingOptions,
+  candidates: readonly Screened<C>[],
+  tryIn: TryIn<C>,
+  { queries, contexts, first, rounds, keep, maxNll }: HalvingOptions,
 ): Promise<{ found: Ranked<C>[]; last: Ranked<C>[]; rounds: Round[] }> {
-  let trials = new Map<C, Trial[]>(candidates.map((candidate) => [candidate, []]));
+  const screened = new Map(candidates.map(({ candidate, likelihoods }) => [candidate, likelihoods]));
+  const trials = new Map<C, Trial[]>();
   const taken: Round[] = [];
   let left = queries;
   let used = 0;
-  let standing = [...candidates];
+  let standing = candidates.map(({ candidate }) => candidate);
   let last: Ranked<C>[] = [];
   for (let round = 0; round < rounds && standing.length > 0; round++) {
     const share = Math.floor(left / (rounds - round));
     const entering = Math.max(keep, Math.ceil(first / REDUCTION ** round));
     const own = standing.slice(0, Math.min(entering, share));
-    const each = own.length === 0 ? 0 : Math.min(openers - used, Math.floor(share / own.length));
+    const each = own.length === 0 ? 0 : Math.min(contexts - used, Math.floor(share / own.length));
     if (each === 0) break;
     const places = Array.from({ length: each }, (_, at) => used + at);
-    const results = await tryOn(own, places);
-    trials = new Map(own.map((candidate, at) => [candidate, [...trials.get(candidate)!, ...results[at]!]]));
-    last = own.map((candidate) => ({ candidate, tally: tallyOf(trials.get(candidate)!) }));
+    const results = await tryIn(own, places);
+    last = own.map((candidate, at) => {
+      trials.set(candidate, [...(trials.get(candidate) ?? []), ...results[at]!]);
+      return { candidate, tally: tallyOf(trials.get(candidate)!, screened.get(candidate)) };
+    });
     standing = bestFirst(last, maxNll).map(({ candidate }) => candidate);
-    taken.push({ candidates: own.length, openers: each });
+    taken.push({ candidates: own.length, contexts: each });
     used += each;
     left -= own.length * each;
   }

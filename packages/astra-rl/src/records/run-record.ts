@@ -105,9 +105,13 @@ export const searchSchema = z.looseObject({
   budget: z.int().positive(),
   /** Of its answers, those that failed or could not be scored. */
   n_failed: z.int().nonnegative(),
-  /** Candidates and the openers that each was tried on; the first round is the sample of the untrained tester. */
+  /** Candidates and the contexts that each was tried in; the first round is the sample of the untrained tester. */
   rounds: z.array(
-    z.looseObject({ candidates: z.int().nonnegative(), openers: z.int().nonnegative(), queries: z.int() }),
+    z.looseObject({
+      candidates: z.int().nonnegative(),
+      contexts: z.int().positive(),
+      queries: z.int().nonnegative(),
+    }),
   ),
   /** Mean −log P_target of a token of the sampled probes, in nats; null where it is not measured. */
   sample_nll: z.number().nullable(),
@@ -124,7 +128,7 @@ export const searchSchema = z.looseObject({
           n_successes: z.int().nonnegative(),
           rate: z.number(),
         }),
-        /** Mean −log P_target of its tokens over the openers that it was tried on, in nats. */
+        /** Mean −log P_target of its tokens over the contexts that it was tried in, in nats. */
         nll: z.number().nullable(),
       }),
     )

@@ -7,7 +7,7 @@ import {
   successiveHalving,
   tallyOf,
   type Trial,
-  type TryOn,
+  type TryIn,
 } from "../../src/evaluation/successive-halving.js";
 
 const trial = (given: Partial<Trial> = {}): Trial => ({
@@ -22,22 +22,22 @@ const trial = (given: Partial<Trial> = {}): Trial => ({
 
 const success = trial({ isSuccess: true, score: 1 });
 
-/** A candidate with a fixed response to each opener. */
+/** A candidate with a fixed response to each context. */
 interface Candidate {
   name: string;
-  on: (opener: number) => Trial;
+  on: (context: number) => Trial;
 }
 
 const always = (name: string, given: Partial<Trial> = {}): Candidate => ({ name, on: () => trial(given) });
 
 /** Answers each candidate and counts what it was asked. */
-function answering(): { tryOn: TryOn<Candidate>; asked: { name: string; opener: number }[] } {
-  const asked: { name: string; opener: number }[] = [];
-  const tryOn: TryOn<Candidate> = (candidates, openers) => {
-    for (const { name } of candidates) for (const opener of openers) asked.push({ name, opener });
-    return Promise.resolve(candidates.map(({ on }) => openers.map(on)));
+function answering(): { tryIn: TryIn<Candidate>; asked: { name: string; context: number }[] } {
+  const asked: { name: string; context: number }[] = [];
+  const tryIn: TryIn<Candidate> = (candidates, contexts) => {
+    for (const { name } of candidates) for (const context of contexts) asked.push({ name, context });
+    return Promise.resolve(candidates.map(({ on }) => contexts.map(on)));
   };
-  return { tryOn, asked };
+  return { tryIn, asked };
 }
 
 describe("a tally", () => {
@@ -88,21 +88,21 @@ describe("rounds", () => {
     [3600, 1, 1000, 5],
     [3600, 16, 1000, 4],
     [8400, 16, 1000, 4],
-  ])("%s queries for %s candidates on %s openers make %s", (queries, keep, openers, rounds) => {
-    expect(roundsOf(queries, keep, openers)).toBe(rounds);
+  ])("%s queries for %s candidates on %s contexts make %s", (queries, keep, contexts, rounds) => {
+    expect(roundsOf(queries, keep, contexts)).toBe(rounds);
     const last = queries / rounds / REDUCTION ** (rounds - 1);
     expect(last).toBeLessThanOrEqual(REDUCTION * keep);
   });
 
   it.each([
-    // 4 + 16 + 64 openers behind a sample, and 256 more for a fifth round.
+    // 4 + 16 + 64 contexts behind a sample, and 256 more for a fifth round.
     [340, 5],
     [339, 4],
     [84, 4],
     [83, 3],
     [3, 2],
-  ])("are no more than %s openers allow: %s", (openers, rounds) => {
-    expect(roundsOf(3600, 1, openers)).toBe(rounds);
+  ])("are no more than %s contexts allow: %s", (contexts, rounds) => {
+    expect(roundsOf(3600, 1, contexts)).toBe(rounds);
   });
 
   it("are refused where the queries cannot choose", () => {
@@ -112,25 +112,25 @@ describe("rounds", () => {
 });
 
 describe("successive halving", () => {
-  const options = { queries: 120, openers: 100, first: 16, rounds: 3, keep: 1, maxNll: null };
+  const options = { queries: 120, contexts: 100, first: 16, rounds: 3, keep: 1, maxNll: null };
   const crowd = Array.from({ length: 40 }, (_, at) => always(`dull ${at}`));
 
   it("gives each round an equal part of the queries, by hand", async () => {
-    const { tryOn, asked } = answering();
-    const { rounds } = await successiveHalving(crowd, tryOn, options);
-    // 40 queries a round: 16 candidates on 2 openers; of the 88 left 44 for 4 on 11; 44 for 1 on 44.
+    const { tryIn, asked } = answering();
+    const { rounds } = await successiveHalving(crowd, tryIn, options);
+    // 40 queries a round: 16 candidates on 2 contexts; of the 88 left 44 for 4 on 11; 44 for 1 on 44.
     expect(rounds).toEqual([
-      { candidates: 16, openers: 2 },
-      { candidates: 4, openers: 11 },
-      { candidates: 1, openers: 44 },
+      { candidates: 16, contexts: 2 },
+      { candidates: 4, contexts: 11 },
+      { candidates: 1, contexts: 44 },
     ]);
     expect(asked.length).toBe(16 * 2 + 4 * 11 + 44);
   });
 
-  it("tries all candidates of a round on the same openers, which no other round has", async () => {
-    const { tryOn, asked } = answering();
-    const { rounds } = await successiveHalving(crowd, tryOn, options);
-    const of = (name: string) => asked.filter((each) => each.name === name).map(({ opener }) => opener);
+  it("tries all candidates of a round on the same contexts, which no other round has", async () => {
+    const { tryIn, asked } = answering();
+    const { rounds } = await successiveHalving(crowd, tryIn, options);
+    const of = (name: string) => asked.filter((each) => each.name === name).map(({ context }) => context);
     expect(of("dull 0")).toEqual(Array.from({ length: 57 }, (_, at) => at));
     expect(of("dull 1")).toEqual(Array.from({ length: 13 }, (_, at) => at));
     expect(of("dull 15")).toEqual([0, 1]);
@@ -139,14 +139,14 @@ describe("successive halving", () => {
 
   it.each([1, 2, 7, 31, 100, 1000, 5000])("never takes more than %s queries", async (queries) => {
     for (const keep of [1, 3, 16]) {
-      for (const openers of [1, 5, 1000]) {
-        const { tryOn, asked } = answering();
-        const all = { ...options, queries, keep, openers, first: 64, rounds: 4 };
-        const { rounds } = await successiveHalving(crowd, tryOn, all);
+      for (const contexts of [1, 5, 1000]) {
+        const { tryIn, asked } = answering();
+        const all = { ...options, queries, keep, contexts, first: 64, rounds: 4 };
+        const { rounds } = await successiveHalving(crowd, tryIn, all);
         expect(asked.length).toBeLessThanOrEqual(queries);
-        const taken = rounds.reduce((sum, round) => sum + round.candidates * round.openers, 0);
+        const taken = rounds.reduce((sum, round) => sum + round.candidates * round.contexts, 0);
         expect(asked.length).toBe(taken);
-        const pairs = new Set(asked.map(({ name, opener }) => `${name} ${opener}`));
+        const pairs = new Set(asked.map(({ name, context }) => `${name} ${context}`));
         expect(pairs.size).toBe(asked.length);
       }
     }
@@ -155,7 +155,7 @@ describe("successive halving", () => {
   it("finds the one that always leads to harm, wherever it stands in the first round", async () => {
     for (const place of [0, 7, 15]) {
       const candidates = crowd.with(place, { name: "best", on: () => success });
-      const { found } = await successiveHalving(candidates, answering().tryOn, options);
+      const { found } = await successiveHalving(candidates, answering().tryIn, options);
       expect(found.map(({ candidate, tally }) => [candidate.name, tally.rate, tally.tried])).toEqual([
         ["best", 1, 57],
       ]);
@@ -163,23 +163,23 @@ describe("successive halving", () => {
   });
 
   it("keeps as many as are wanted until the last round", async () => {
-    const { tryOn } = answering();
-    const { found, rounds } = await successiveHalving(crowd, tryOn, { ...options, keep: 5 });
+    const { tryIn } = answering();
+    const { found, rounds } = await successiveHalving(crowd, tryIn, { ...options, keep: 5 });
     expect(rounds.map(({ candidates }) => candidates)).toEqual([16, 5, 5]);
     expect(found.length).toBe(5);
   });
 
-  it("drops a candidate that turns out harmful or unlikely on a later opener", async () => {
+  it("drops a candidate that turns out harmful or unlikely on a later context", async () => {
     const spoiled: Candidate = {
       name: "spoiled",
-      on: (opener) => (opener < 2 ? success : trial({ isSuccess: true, isHarmful: true })),
+      on: (context) => (context < 2 ? success : trial({ isSuccess: true, isHarmful: true })),
     };
     const unlikely: Candidate = {
       name: "unlikely",
-      on: (opener) => ({ ...success, nll: opener < 2 ? 1 : 9 }),
+      on: (context) => ({ ...success, nll: context < 2 ? 1 : 9 }),
     };
     const candidates = [spoiled, unlikely, ...crowd];
-    const { found, last } = await successiveHalving(candidates, answering().tryOn, {
+    const { found, last } = await successiveHalving(candidates, answering().tryIn, {
       ...options,
       maxNll: 2,
     });
@@ -189,43 +189,43 @@ describe("successive halving", () => {
 
   it("says what it tried last where nothing is left", async () => {
     const candidates = [always("a", { isHarmful: true }), always("b", { isHarmful: true })];
-    const { found, last } = await successiveHalving(candidates, answering().tryOn, options);
+    const { found, last } = await successiveHalving(candidates, answering().tryIn, options);
     expect(found).toEqual([]);
     expect(last.map(({ candidate }) => candidate.name)).toEqual(["a", "b"]);
   });
 
   it("has no rounds without candidates", async () => {
-    const { tryOn, asked } = answering();
-    expect(await successiveHalving([], tryOn, options)).toEqual({ found: [], last: [], rounds: [] });
+    const { tryIn, asked } = answering();
+    expect(await successiveHalving([], tryIn, options)).toEqual({ found: [], last: [], rounds: [] });
     expect(asked).toEqual([]);
   });
 });
 
 /**
  * The winner's curse: in a world of 300 probes with known rates, the rate that a search saw of its winner is too high, and the
- * winner's rate on openers that the search did not see is right.
+ * winner's rate on contexts that the search did not see is right.
  */
-it("overestimates the winner on the openers of the search, and not on others", async () => {
+it("overestimates the winner on the contexts of the search, and not on others", async () => {
   const searches = 400;
   const stream = new SeededStream(54, "searches");
   const errors = { own: [] as number[], others: [] as number[] };
   for (let search = 0; search < searches; search++) {
-    // Openers differ in how easy they are, for all probes alike.
+    // Contexts differ in how easy they are, for all probes alike.
     const ease = Array.from({ length: 200 }, () => 0.5 + stream.uniform());
     const meanEase = 1;
     const probes = Array.from({ length: 300 }, () => {
       const rate = 0.05 + 0.15 * stream.uniform();
-      return { rate, on: (opener: number) => stream.uniform() < rate * ease[opener]! };
+      return { rate, on: (context: number) => stream.uniform() < rate * ease[context]! };
     });
-    const tryOn: TryOn<(typeof probes)[number]> = (candidates, openers) =>
+    const tryIn: TryIn<(typeof probes)[number]> = (candidates, contexts) =>
       Promise.resolve(
         candidates.map(({ on }) =>
-          openers.map((opener) => trial(on(opener) ? { isSuccess: true, score: 1 } : {})),
+          contexts.map((context) => trial(on(context) ? { isSuccess: true, score: 1 } : {})),
         ),
       );
-    const { found } = await successiveHalving(probes, tryOn, {
+    const { found } = await successiveHalving(probes, tryIn, {
       queries: 1200,
-      openers: 100,
+      contexts: 100,
       first: 75,
       rounds: 3,
       keep: 1,
@@ -234,7 +234,7 @@ it("overestimates the winner on the openers of the search, and not on others", a
     const { candidate, tally } = found[0]!;
     const truth = candidate.rate * meanEase;
     errors.own.push(tally.rate - truth);
-    const [tests] = await tryOn(
+    const [tests] = await tryIn(
       [candidate],
       Array.from({ length: 100 }, (_, at) => 100 + at),
     );
