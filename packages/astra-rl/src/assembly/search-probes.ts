@@ -1,15 +1,7 @@
 import { keyedUniform } from "@astra-rl/lm";
 import { UsageError } from "@astra-rl/torch";
 import type { Configuration } from "../configuration/index.js";
-import {
-  Conversation,
-  Message,
-  nextTurn,
-  type Graph,
-  type PromptOf,
-  type Sampler,
-  type System,
-} from "../core/index.js";
+import { Conversation, nextTurn, type PromptOf, type Sampler, type System } from "../core/index.js";
 import type { Prompt } from "../datasets/index.js";
 import { ASTEvaluator } from "../evaluation/index.js";
 import {
@@ -18,18 +10,13 @@ import {
   roundsOf,
   successiveHalving,
   tallyOf,
-  type CandidateLikelihood,
   type Ranked,
   type Trial,
 } from "../evaluation/successive-halving.js";
-import type { ASTSystem } from "../system/index.js";
-import { harmlessProbeSuccess, probeNll } from "../evaluation/summarize.js";
+import { harmlessProbeSuccess, meanOfKnown, probeNll } from "../evaluation/summarize.js";
 import { doubtsOf, type Doubt, type EvaluationTurn, type SearchRecord } from "../records/index.js";
 import type { ReplayTester } from "../tester/index.js";
 import { assembleEvaluator } from "./assemble.js";
-
-/** Contexts in which a candidate is read before it is tried: in its own it is likelier than elsewhere, since it was sampled there. */
-const SCREENING = 12;
 
 /** How much less likely than the mean of the sampled probes a probe may be, in nats a token. */
 const SLACK_NATS = 0.1;
@@ -52,10 +39,9 @@ export interface SearchOptions {
 }
 
 /**
- * Searches for probes that lead to harm in any context: conversations of the system's tester from the openers, then successive
- * halving of their probes, as far as these are harmless and likely. The contexts to try them in are the openers and what the sampled
- * conversations have said before each later turn, so that a probe is as likely and as harmful there as it is in an evaluation. One
- * answer of the target is one query.
+ * Searches for probes that lead to harm from any opener: a sample of conversations of the system's tester, then successive halving
+ * of their probes, as far as these are harmless and likely. A probe is tried as it is evaluated: in whole conversations, said at each
+ * turn. One answer of the target is one query.
  *
  * @returns what was found; or why too many answers failed or were empty for a choice between probes
  * @throws UsageError where no probe is harmless and likely enough, and for systems and samplers that cannot be searched
@@ -66,93 +52,73 @@ export async function searchProbes(
   { openers, queries, keep, maxNll: bound, firstEpisode, tester, onProgress = () => {} }: SearchOptions,
 ): Promise<{ search: SearchRecord } | { search: null; doubts: Doubt[] }> {
   const { seed, evaluation } = configuration;
-  const rounds = roundsOf(queries, keep, openers.length);
-  const size = Math.floor(queries / rounds);
-  const depth = Math.min(depthOf(configuration), size);
-  const conversations = await evaluatorOf(configuration, system, { openers, depth });
-  const single = await evaluatorOf(configuration, system, { openers, depth: 1 });
-  const { threshold } = single;
-  const starts = shuffled(conversations.starts as readonly PromptOf<Conversation>[], seed, "openers");
-  const turns: EvaluationTurn[] = [];
-  const answersIn = (some: readonly EvaluationTurn[]) => some.filter(wasAsked).length;
-  let episode = firstEpisode;
-  /** A rollout from each start, in the search's next episodes. */
-  const take = async (evaluator: ASTEvaluator, from: readonly PromptOf<Conversation>[]): Promise<Graph[]> => {
-    const grown: Graph[] = [];
+  const evaluator = await evaluatorOf(configuration, system, openers);
+  const { threshold } = evaluator;
+  const depth = depthOf(configuration);
+  const rounds = roundsOf(queries, { keep, openers: openers.length, depth });
+  const starts = shuffled(evaluator.starts as readonly PromptOf<Conversation>[], seed);
+  const said: EvaluationTurn[][] = [];
+  const answersIn = (some: readonly EvaluationTurn[][]) => some.flat().filter(wasAsked).length;
+  /** A conversation from each start, in the search's next episodes. */
+  const take = async (from: readonly PromptOf<Conversation>[]): Promise<EvaluationTurn[][]> => {
+    const first = said.length;
     for (let done = 0; done < from.length; done += evaluation.batchSize) {
       const batch = from.slice(done, done + evaluation.batchSize);
+      const episode = firstEpisode + first + done;
       const graphs = await evaluator.sampler.evalRolloutMany(batch, { seed, episode });
-      episode += batch.length;
       const measured = await evaluator.computeMetricsMany(graphs);
-      turns.push(...measured.flatMap(({ perTurn }) => perTurn as EvaluationTurn[]));
-      grown.push(...graphs);
+      said.push(...measured.map(({ perTurn }) => perTurn as EvaluationTurn[]));
       await nextTurn();
-      onProgress(answersIn(turns));
+      onProgress(answersIn(said));
     }
-    return grown;
+    return said.slice(first);
   };
 
-  const from = Array.from({ length: Math.floor(size / depth) }, (_, at) => starts[at % starts.length]!);
-  const contexts = contextsOf(await take(conversations, from), starts, { system, seed });
-  const sample = [...turns];
-  const doubts = doubtsOfTurns(sample, threshold);
+  const size = Math.floor(queries / rounds / depth);
+  const sample = await take(Array.from({ length: size }, (_, at) => starts[at % starts.length]!));
+  const doubts = doubtsOfTurns(sample.flat(), threshold);
   if (doubts.length > 0) return { search: null, doubts };
-  if (sample.every(({ response_harm: harm }) => harm === null)) {
+  if (sample.flat().every(({ response_harm: harm }) => harm === null)) {
     throw new UsageError(
       "search: no response has a score, and only harm can be searched for; configure a scorer",
     );
   }
-  const sampleNll = probeNll(sample);
+  const sampleNll = probeNll(sample.flat());
   if (sampleNll === null && typeof bound === "number") throw new UsageError(NO_LIKELIHOOD);
   const maxNll = bound === undefined ? (sampleNll === null ? null : sampleNll + SLACK_NATS) : bound;
 
-  const sampled = candidatesOf(sample, threshold);
-  const candidates = bestFirst(sampled, null);
-  if (candidates.length === 0) throw new UsageError(nothingFound(sampled, null));
-  const elsewhere = contexts.slice(-SCREENING).map((context) => system.stateOf(context));
-  const read = await likelihoodsIn(elsewhere, candidates, { system, batchSize: evaluation.batchSize });
-  const screened = candidates.map(({ candidate, tally }, at) => {
-    const nll = read[at]!.length === 0 ? tally.nll : tallyOf([], read[at]).nll;
-    return { candidate, likelihoods: read[at]!, tally: { ...tally, nll } };
-  });
-  const likely = bestFirst(screened, maxNll) as typeof screened;
-  if (likely.length === 0) throw new UsageError(nothingFound(screened, maxNll));
+  const candidates = candidatesOf(sample.flat(), threshold);
+  const likely = bestFirst(candidates, maxNll).map(({ candidate }) => candidate);
+  if (likely.length === 0) throw new UsageError(nothingFound(candidates, maxNll));
   tester.takeOver(system);
-  const tryIn = async (own: readonly string[], places: readonly number[]): Promise<Trial[][]> => {
-    const pairs = own.flatMap((probe) => places.map((place) => ({ probe, context: contexts[place]! })));
+  const tryOn = async (own: readonly string[], places: readonly number[]): Promise<Trial[][]> => {
+    const pairs = own.flatMap((probe) => places.map((place) => ({ probe, start: starts[place]! })));
     tester.say(
-      pairs.map(({ probe }) => [probe]),
-      episode,
+      pairs.map(({ probe }) => Array.from({ length: depth }, () => probe)),
+      firstEpisode + said.length,
     );
-    const before = turns.length;
-    await take(
-      single,
-      pairs.map(({ context }) => context),
-    );
-    const trials = turns.slice(before).map((turn) => trialOf(turn, threshold));
+    const tried = await take(pairs.map(({ start }) => start));
+    const trials = tried.map((turns) => trialOf(turns, threshold));
     return own.map((_, at) => trials.slice(at * places.length, (at + 1) * places.length));
   };
-  const halved = await successiveHalving(likely, tryIn, {
-    queries: queries - sample.length,
-    contexts: contexts.length,
-    first: Math.ceil(size / REDUCTION),
+  const halved = await successiveHalving(likely, tryOn, {
+    trials: Math.floor(queries / depth) - size,
+    openers: starts.length,
+    first: Math.ceil((size * depth) / REDUCTION),
     rounds: rounds - 1,
     keep,
     maxNll,
   });
-  const later = doubtsOfTurns(turns.slice(sample.length), threshold);
+  const later = doubtsOfTurns(said.slice(size).flat(), threshold);
   if (later.length > 0) return { search: null, doubts: later };
   const found = halved.found.slice(0, keep);
-  if (found.length === 0) throw new UsageError(nothingFound(halved.last, maxNll));
+  if (found.length === 0) throw new UsageError(nothingFound(halved.dropped, maxNll));
   return {
     search: {
-      queries: answersIn(turns),
+      queries: answersIn(said),
       budget: queries,
-      n_failed: turns.filter(hasFailed).length,
-      rounds: [
-        { candidates: sample.length, contexts: 1, queries: answersIn(sample) },
-        ...halved.rounds.map((round) => ({ ...round, queries: round.candidates * round.contexts })),
-      ],
+      n_failed: said.flat().filter(hasFailed).length,
+      rounds: [{ candidates: candidates.length, openers: Math.min(size, starts.length) }, ...halved.rounds],
       sample_nll: sampleNll,
       max_nll: maxNll,
       probes: found.map(({ candidate, tally: { tried, successes, rate, nll } }) => ({
@@ -173,20 +139,20 @@ export const NO_LIKELIHOOD =
 export const depthOf = ({ evaluation, sampler }: Configuration): number =>
   evaluation.depth ?? (sampler["depth"] as number);
 
-/** Measures conversations of this many turns. @throws UsageError for what has no turns with texts */
+/** Measures conversations from the openers. @throws UsageError for what has no turns with texts */
 async function evaluatorOf(
   configuration: Configuration,
   system: System,
-  { openers, depth }: { openers: readonly Prompt[]; depth: number },
+  openers: readonly Prompt[],
 ): Promise<ASTEvaluator> {
   if (!("depth" in configuration.sampler)) {
     throw new UsageError(
-      `search: the sampler ${configuration.sampler.type} has no depth, and probes are tried for one turn; take the sampler ast or path`,
+      `search: the sampler ${configuration.sampler.type} has no depth, and a probe is said at each turn; take the sampler ast or path`,
     );
   }
   const { evaluation } = configuration;
   const made: unknown = await assembleEvaluator(
-    { ...configuration, evaluation: { ...evaluation, depth, repeats: 1 } },
+    { ...configuration, evaluation: { ...evaluation, repeats: 1 } },
     system,
     openers,
   );
@@ -210,57 +176,10 @@ async function evaluatorOf(
   return new ASTEvaluator(sampler, starts, { threshold, ...(scorer === null ? {} : { scorer }) });
 }
 
-/**
- * The contexts to try probes in: first turns, second turns and so on take turns, so that any number of them has as many of each,
- * and each is drawn from all conversations.
- */
-function contextsOf(
-  graphs: readonly Graph[],
-  starts: readonly PromptOf<Conversation>[],
-  { system, seed }: { system: System; seed: number },
-): PromptOf<Conversation>[] {
-  const later: Conversation[][] = [];
-  for (const [at, graph] of graphs.entries()) {
-    // A sampler that puts its own text before an opener would put it there once more.
-    if (String(graph.context) !== String(system.stateOf(starts[at % starts.length]!))) continue;
-    for (const [turn, { context }] of graph.path().slice(1).entries()) (later[turn] ??= []).push(context);
-  }
-  const byTurn = [starts, ...later.map((each, turn) => shuffled(each, seed, `contexts of turn ${turn + 2}`))];
-  const longest = Math.max(...byTurn.map(({ length }) => length));
-  return Array.from({ length: longest }, (_, at) => byTurn.flatMap((each) => each[at] ?? [])).flat();
-}
-
-/** How likely each candidate is in each of these contexts; nothing where no model tells it. */
-async function likelihoodsIn(
-  contexts: readonly Conversation[],
-  candidates: readonly Ranked<string>[],
-  { system, batchSize }: { system: System; batchSize: number },
-): Promise<CandidateLikelihood[][]> {
-  const read = candidates.map((): CandidateLikelihood[] => []);
-  const { tellsLikelihood, likelihood } = system as Partial<ASTSystem>;
-  if (tellsLikelihood !== true || likelihood === undefined) return read;
-  const probes = candidates.map(({ candidate }) => new Message("tester", candidate));
-  // By context: what all probes of a batch follow is read once.
-  for (const context of contexts) {
-    for (let first = 0; first < probes.length; first += batchSize) {
-      const some = probes.slice(first, first + batchSize);
-      const likelihoods = await likelihood.call(
-        system,
-        some.map(() => context),
-        some,
-      );
-      likelihoods.forEach((each, at) => read[first + at]!.push(each));
-      await nextTurn();
-    }
-  }
-  system.release();
-  return read;
-}
-
-/** In an order that the seed and the name alone decide. */
-function shuffled<T>(items: readonly T[], seed: number, name: string): T[] {
+/** In an order that the seed alone decides. */
+function shuffled<T>(items: readonly T[], seed: number): T[] {
   const drawn = items.map((item, node) => {
-    return { item, draw: keyedUniform({ seed, stream: `search: ${name}`, episode: 0, node }, 0) };
+    return { item, draw: keyedUniform({ seed, stream: "openers of the search", episode: 0, node }, 0) };
   });
   return drawn.sort((a, b) => a.draw - b.draw).map(({ item }) => item);
 }
@@ -272,7 +191,7 @@ function candidatesOf(sample: readonly EvaluationTurn[], threshold: number): Ran
     const text = turn.probe.trim();
     if (text === "") continue;
     const known = byText.get(text) ?? { candidate: turn.probe, trials: [] };
-    known.trials.push(trialOf(turn, threshold));
+    known.trials.push(trialOf([turn], threshold));
     byText.set(text, known);
   }
   return [...byText.values()].map(({ candidate, trials }) => ({ candidate, tally: tallyOf(trials) }));
@@ -284,14 +203,14 @@ const wasAsked = ({ error }: EvaluationTurn): boolean => error?.startsWith("test
 const hasFailed = ({ error, response_harm: harm }: EvaluationTurn): boolean =>
   error !== null || harm === null;
 
-function trialOf(turn: EvaluationTurn, threshold: number): Trial {
+function trialOf(turns: readonly EvaluationTurn[], threshold: number): Trial {
   return {
-    isSuccess: harmlessProbeSuccess([turn], threshold) === true,
-    isFailure: hasFailed(turn),
-    isHarmful: turn.probe_harm !== null && turn.probe_harm >= threshold,
-    score: turn.response_harm,
-    nll: turn.probe_nll,
-    tokens: turn.probe_tokens,
+    isSuccess: harmlessProbeSuccess(turns, threshold) === true,
+    isFailure: turns.some(hasFailed),
+    isHarmful: turns.some(({ probe_harm: harm }) => harm !== null && harm >= threshold),
+    score: meanOfKnown(turns.map(({ response_harm: harm }) => harm)),
+    nll: probeNll(turns),
+    tokens: turns.reduce((sum, { probe_tokens: tokens }) => sum + (tokens ?? 0), 0),
   };
 }
 

@@ -31,6 +31,8 @@ import { Progress } from "./progress.js";
 import { requireAlone } from "./ranks.js";
 
 const DEFAULT_QUERIES = 3600;
+/** One alone succeeds most often, and tells the least about what a target can be led to. */
+const DEFAULT_PROBES = 16;
 
 const declared = () =>
   new Command("search")
@@ -44,7 +46,12 @@ const declared = () =>
       wholeNumber(1),
       DEFAULT_QUERIES,
     )
-    .option("--probes <n>", "how many probes to find; in the evaluation they take turns", wholeNumber(1), 1)
+    .option(
+      "--probes <n>",
+      "most probes to find; in the evaluation they take turns",
+      wholeNumber(1),
+      DEFAULT_PROBES,
+    )
     .option(
       "--max-nll <nats>",
       "most nats a token of a probe, or none (default: the mean of the tester's probes and 0.1 more)",

@@ -1,22 +1,18 @@
 import { UsageError } from "@astra-rl/torch";
 
-/** How likely a candidate is in one context. */
-export interface CandidateLikelihood {
-  /** Mean −log P per token of the candidate, in nats, and its number of tokens; null where it is unknown. */
-  nll: number | null;
-  tokens: number | null;
-}
-
-/** A candidate tried once. */
-export interface Trial extends CandidateLikelihood {
-  /** Whether the response is harmful and the candidate harmless; false for a trial that failed. */
+/** A candidate tried once: in one conversation, in which it is said at each turn. */
+export interface Trial {
+  /** Whether a response is harmful and the candidate harmless; false for a trial that failed. */
   isSuccess: boolean;
-  /** Whether no answer came, or none that could be scored. */
+  /** Whether an answer is missing, or could not be scored. */
   isFailure: boolean;
   /** Whether the candidate itself was judged harmful. */
   isHarmful: boolean;
-  /** Harm of the response, from 0 to 1; null where it is unknown. */
+  /** Mean harm of the responses, from 0 to 1; null where it is unknown. */
   score: number | null;
+  /** Mean −log P per token of the candidate, in nats, and its number of tokens in all turns; null where it is unknown. */
+  nll: number | null;
+  tokens: number | null;
 }
 
 /** What all trials of one candidate came to. */
@@ -29,7 +25,7 @@ export interface Tally {
   rate: number;
   /** Mean harm of the responses; that of a failed trial counts as 0. */
   score: number;
-  /** Mean −log P per token over all contexts in which it was read, in nats; null where it is unknown. */
+  /** Mean −log P per token over all trials, in nats; null where it is unknown. */
   nll: number | null;
   /** Whether no trial judged the candidate harmful. */
   isHarmless: boolean;
@@ -40,52 +36,50 @@ export interface Ranked<C> {
   tally: Tally;
 }
 
-/** A candidate, and how likely it is in contexts in which it was not tried. */
-export interface Screened<C> {
-  candidate: C;
-  likelihoods: readonly CandidateLikelihood[];
-}
+/** Tries each candidate on each of these openers, in order: one list of trials for each candidate. */
+export type TryOn<C> = (candidates: readonly C[], openers: readonly number[]) => Promise<Trial[][]>;
 
-/** Tries each candidate in each of these contexts, in order: one list of trials for each candidate. */
-export type TryIn<C> = (candidates: readonly C[], contexts: readonly number[]) => Promise<Trial[][]>;
-
-/** A round that took place: so many candidates, each in so many contexts. */
-export interface Round {
-  candidates: number;
-  contexts: number;
-}
+/** A round that took place: so many candidates, each on so many openers. */
+export type Round = { candidates: number; openers: number };
 
 /** Of the candidates of a round, one in so many enters the next. */
 export const REDUCTION = 4;
 
+/** Candidates that the last round may have, if not even more are wanted: a bound on their likelihood may drop most of them. */
+const MOST_IN_LAST = 64;
+
 /**
  * Rounds of a search, its sample included, where each round has an equal part of the queries and one candidate in `REDUCTION`
- * enters the next: the fewest with which at most `REDUCTION` × keep candidates are left in the last, but no more than there are
- * contexts for. Round r, counted from 0, takes `REDUCTION` ** r contexts.
+ * enters the next: the fewest that leave few enough candidates for the last, but no more than there are openers for. Round r,
+ * counted from 0, takes `REDUCTION` ** r queries a candidate.
  *
- * @throws UsageError for fewer queries than two rounds need: one a candidate in the first, one for each that is kept in the second
+ * @param options keep: candidates that are wanted; openers: their number; depth: queries of one trial
+ * @throws UsageError for fewer queries than two rounds need
  */
-export function roundsOf(queries: number, keep: number, contexts: number): number {
-  const least = 2 * REDUCTION * keep;
+export function roundsOf(
+  queries: number,
+  { keep, openers, depth }: { keep: number; openers: number; depth: number },
+): number {
+  const least = 2 * keep * Math.max(REDUCTION, depth);
   if (queries < least) {
     throw new UsageError(
-      `search: ${queries} queries are too few to choose ${keep === 1 ? "a probe" : `among probes for the best ${keep}`}; allow at ` +
-        `least ${least}${keep === 1 ? "" : ", or keep fewer"}`,
+      `search: ${queries} queries are too few to choose ${keep === 1 ? "a probe" : `${keep} probes`}; allow at least ${least}` +
+        (keep === 1 ? "" : ", or keep fewer"),
     );
   }
-  const isWide = (rounds: number) => queries / rounds / REDUCTION ** (rounds - 1) > REDUCTION * keep;
-  const contextsBehindSample = (rounds: number) => (REDUCTION ** rounds - REDUCTION) / (REDUCTION - 1);
+  const most = Math.max(MOST_IN_LAST, REDUCTION * keep);
+  const isWide = (rounds: number) => queries / rounds / REDUCTION ** (rounds - 1) > most;
+  const queriesBehindSample = (rounds: number) => (REDUCTION ** rounds - REDUCTION) / (REDUCTION - 1);
   let rounds = 2;
-  while (isWide(rounds) && contextsBehindSample(rounds + 1) <= contexts) rounds++;
+  while (isWide(rounds) && queriesBehindSample(rounds + 1) <= openers * depth) rounds++;
   return rounds;
 }
 
-/** @param likelihoods in further contexts, in which the candidate was not tried */
-export function tallyOf(trials: readonly Trial[], likelihoods: readonly CandidateLikelihood[] = []): Tally {
+export function tallyOf(trials: readonly Trial[]): Tally {
   const tried = trials.length;
   const count = (has: (trial: Trial) => boolean) => trials.filter(has).length;
   const successes = count(({ isSuccess }) => isSuccess);
-  const known = [...trials, ...likelihoods].flatMap(({ nll, tokens }) =>
+  const known = trials.flatMap(({ nll, tokens }) =>
     nll === null || tokens === null ? [] : [[nll, tokens] as const],
   );
   const tokens = known.reduce((sum, [, own]) => sum + own, 0);
@@ -118,9 +112,9 @@ export function bestFirst<C>(ranked: readonly Ranked<C>[], maxNll: number | null
 
 export interface HalvingOptions {
   /** Trials that all rounds may take together. */
-  queries: number;
-  /** Number of contexts; each candidate is tried in each of them at most once. */
-  contexts: number;
+  trials: number;
+  /** Number of openers; each candidate is tried on each of them at most once. */
+  openers: number;
   /** Most candidates of the first of these rounds; one in `REDUCTION` of it in each later one. */
   first: number;
   rounds: number;
@@ -132,42 +126,52 @@ export interface HalvingOptions {
 
 /**
  * Successive halving (Karnin et al., ICML 2013; Jamieson and Talwalkar, arXiv 1502.07943): each round tries the best candidates
- * in further contexts, the same ones for all of them, with an equal part of the queries that are left, and all trials so far
+ * on further openers, the same ones for all of them, with an equal part of the trials that are left, and all trials so far
  * decide who enters the next one.
  *
  * The rates of what is found are biased upwards, since it was chosen by them.
  *
  * @param candidates best first
- * @returns those of the last round that are harmless and likely enough, best first, and all of that round
+ * @returns all candidates that were tried: `found`, those that are harmless and likely enough, those of later rounds first, in each
+ * the best first; `dropped`, the others
  */
 export async function successiveHalving<C>(
-  candidates: readonly Screened<C>[],
-  tryIn: TryIn<C>,
-  { queries, contexts, first, rounds, keep, maxNll }: HalvingOptions,
-): Promise<{ found: Ranked<C>[]; last: Ranked<C>[]; rounds: Round[] }> {
-  const screened = new Map(candidates.map(({ candidate, likelihoods }) => [candidate, likelihoods]));
-  const trials = new Map<C, Trial[]>();
+  candidates: readonly C[],
+  tryOn: TryOn<C>,
+  { trials, openers, first, rounds, keep, maxNll }: HalvingOptions,
+): Promise<{ found: Ranked<C>[]; dropped: Ranked<C>[]; rounds: Round[] }> {
+  const seen = new Map<C, { trials: Trial[]; round: number }>();
+  const ranked = (own: readonly C[]): Ranked<C>[] =>
+    own.map((candidate) => ({ candidate, tally: tallyOf(seen.get(candidate)!.trials) }));
   const taken: Round[] = [];
-  let left = queries;
+  let left = trials;
   let used = 0;
-  let standing = candidates.map(({ candidate }) => candidate);
-  let last: Ranked<C>[] = [];
+  let standing = [...candidates];
   for (let round = 0; round < rounds && standing.length > 0; round++) {
     const share = Math.floor(left / (rounds - round));
     const entering = Math.max(keep, Math.ceil(first / REDUCTION ** round));
     const own = standing.slice(0, Math.min(entering, share));
-    const each = own.length === 0 ? 0 : Math.min(contexts - used, Math.floor(share / own.length));
+    const each = own.length === 0 ? 0 : Math.min(openers - used, Math.floor(share / own.length));
     if (each === 0) break;
     const places = Array.from({ length: each }, (_, at) => used + at);
-    const results = await tryIn(own, places);
-    last = own.map((candidate, at) => {
-      trials.set(candidate, [...(trials.get(candidate) ?? []), ...results[at]!]);
-      return { candidate, tally: tallyOf(trials.get(candidate)!, screened.get(candidate)) };
+    const results = await tryOn(own, places);
+    own.forEach((candidate, at) => {
+      seen.set(candidate, { trials: [...(seen.get(candidate)?.trials ?? []), ...results[at]!], round });
     });
-    standing = bestFirst(last, maxNll).map(({ candidate }) => candidate);
-    taken.push({ candidates: own.length, contexts: each });
+    standing = bestFirst(ranked(own), maxNll).map(({ candidate }) => candidate);
+    taken.push({ candidates: own.length, openers: each });
     used += each;
     left -= own.length * each;
   }
-  return { found: bestFirst(last, maxNll), last, rounds: taken };
+  const all = ranked([...seen.keys()]);
+  const found = taken
+    .flatMap((_, round) => [
+      bestFirst(
+        all.filter(({ candidate }) => seen.get(candidate)!.round === round),
+        maxNll,
+      ),
+    ])
+    .reverse()
+    .flat();
+  return { found, dropped: all.filter((each) => !found.includes(each)), rounds: taken };
 }

@@ -105,14 +105,8 @@ export const searchSchema = z.looseObject({
   budget: z.int().positive(),
   /** Of its answers, those that failed or could not be scored. */
   n_failed: z.int().nonnegative(),
-  /** Candidates and the contexts that each was tried in; the first round is the sample of the untrained tester. */
-  rounds: z.array(
-    z.looseObject({
-      candidates: z.int().nonnegative(),
-      contexts: z.int().positive(),
-      queries: z.int().nonnegative(),
-    }),
-  ),
+  /** Candidates and the openers that each was tried on; the first round is the sample of the untrained tester. */
+  rounds: z.array(z.looseObject({ candidates: z.int().nonnegative(), openers: z.int().positive() })),
   /** Mean −log P_target of a token of the sampled probes, in nats; null where it is not measured. */
   sample_nll: z.number().nullable(),
   /** Most nats a token of a probe; null without a bound. */
@@ -122,13 +116,13 @@ export const searchSchema = z.looseObject({
     .array(
       z.looseObject({
         probe: z.string(),
-        /** What the search saw of it, turn by turn: too high, because the probe was chosen by it. */
+        /** What the search saw of it, in conversations: too high, because the probe was chosen by it. */
         biased_estimate: z.looseObject({
           n_tried: z.int().positive(),
           n_successes: z.int().nonnegative(),
           rate: z.number(),
         }),
-        /** Mean −log P_target of its tokens over the contexts that it was tried in, in nats. */
+        /** Mean −log P_target of its tokens over all turns in which it was tried, in nats. */
         nll: z.number().nullable(),
       }),
     )

@@ -20,7 +20,7 @@ export function searchLines(
     `Found ${probes.length === 1 ? "1 probe" : `${probes.length} probes`} ${bound}:`,
     ...probes.map(({ probe, biased_estimate: { n_tried, n_successes } }) => {
       return (
-        `  ${visible(probe.trim(), 200)}   [harm in ${n_successes} of ${n_tried} turns of the search: too many, since the ` +
+        `  ${visible(probe.trim(), 200)}   [harm in ${n_successes} of ${n_tried} conversations of the search: too many, since the ` +
         "probe was chosen by them]"
       );
     }),

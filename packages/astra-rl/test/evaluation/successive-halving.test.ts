@@ -7,7 +7,7 @@ import {
   successiveHalving,
   tallyOf,
   type Trial,
-  type TryIn,
+  type TryOn,
 } from "../../src/evaluation/successive-halving.js";
 
 const trial = (given: Partial<Trial> = {}): Trial => ({
@@ -22,22 +22,22 @@ const trial = (given: Partial<Trial> = {}): Trial => ({
 
 const success = trial({ isSuccess: true, score: 1 });
 
-/** A candidate with a fixed response to each context. */
+/** A candidate with a fixed response to each opener. */
 interface Candidate {
   name: string;
-  on: (context: number) => Trial;
+  on: (opener: number) => Trial;
 }
 
 const always = (name: string, given: Partial<Trial> = {}): Candidate => ({ name, on: () => trial(given) });
 
 /** Answers each candidate and counts what it was asked. */
-function answering(): { tryIn: TryIn<Candidate>; asked: { name: string; context: number }[] } {
-  const asked: { name: string; context: number }[] = [];
-  const tryIn: TryIn<Candidate> = (candidates, contexts) => {
-    for (const { name } of candidates) for (const context of contexts) asked.push({ name, context });
-    return Promise.resolve(candidates.map(({ on }) => contexts.map(on)));
+function answering(): { tryOn: TryOn<Candidate>; asked: { name: string; opener: number }[] } {
+  const asked: { name: string; opener: number }[] = [];
+  const tryOn: TryOn<Candidate> = (candidates, openers) => {
+    for (const { name } of candidates) for (const opener of openers) asked.push({ name, opener });
+    return Promise.resolve(candidates.map(({ on }) => openers.map(on)));
   };
-  return { tryIn, asked };
+  return { tryOn, asked };
 }
 
 describe("a tally", () => {
@@ -83,70 +83,79 @@ it("ranks by success, then by harm, then by likelihood; leaves out harmful and u
 });
 
 describe("rounds", () => {
+  const given = { keep: 1, openers: 1000, depth: 3 };
+
   it.each([
-    [8, 1, 1000, 2],
-    [3600, 1, 1000, 5],
-    [3600, 16, 1000, 4],
-    [8400, 16, 1000, 4],
-  ])("%s queries for %s candidates on %s contexts make %s", (queries, keep, contexts, rounds) => {
-    expect(roundsOf(queries, keep, contexts)).toBe(rounds);
+    [8, 1, 2],
+    [512, 1, 2],
+    [520, 1, 3],
+    [3600, 1, 4],
+    [3600, 16, 4],
+    [8400, 16, 4],
+    [100_000, 16, 6],
+    [100_000, 100, 4],
+  ])("%s queries for %s candidates make %s", (queries, keep, rounds) => {
+    expect(roundsOf(queries, { ...given, keep })).toBe(rounds);
     const last = queries / rounds / REDUCTION ** (rounds - 1);
-    expect(last).toBeLessThanOrEqual(REDUCTION * keep);
+    expect(last).toBeLessThanOrEqual(Math.max(64, REDUCTION * keep));
   });
 
   it.each([
-    // 4 + 16 + 64 contexts behind a sample, and 256 more for a fifth round.
-    [340, 5],
-    [339, 4],
-    [84, 4],
-    [83, 3],
-    [3, 2],
-  ])("are no more than %s contexts allow: %s", (contexts, rounds) => {
-    expect(roundsOf(3600, 1, contexts)).toBe(rounds);
+    // 4 + 16 + 64 queries a candidate behind the sample, in conversations of three turns.
+    [28, 4],
+    [27, 3],
+    [7, 3],
+    [6, 2],
+    [1, 2],
+  ])("are no more than %s openers allow: %s", (openers, rounds) => {
+    expect(roundsOf(3600, { ...given, openers })).toBe(rounds);
   });
 
   it("are refused where the queries cannot choose", () => {
-    expect(() => roundsOf(7, 1, 100)).toThrow(/7 queries .*at least 8$/u);
-    expect(() => roundsOf(127, 16, 100)).toThrow(/127 queries .*at least 128, or keep fewer$/u);
+    expect(() => roundsOf(7, given)).toThrow(/7 queries .*at least 8$/u);
+    expect(() => roundsOf(19, { ...given, depth: 10 })).toThrow(/at least 20$/u);
+    expect(() => roundsOf(127, { ...given, keep: 16 })).toThrow(
+      /127 queries .*at least 128, or keep fewer$/u,
+    );
   });
 });
 
 describe("successive halving", () => {
-  const options = { queries: 120, contexts: 100, first: 16, rounds: 3, keep: 1, maxNll: null };
+  const options = { trials: 120, openers: 100, first: 16, rounds: 3, keep: 1, maxNll: null };
   const crowd = Array.from({ length: 40 }, (_, at) => always(`dull ${at}`));
 
-  it("gives each round an equal part of the queries, by hand", async () => {
-    const { tryIn, asked } = answering();
-    const { rounds } = await successiveHalving(crowd, tryIn, options);
-    // 40 queries a round: 16 candidates on 2 contexts; of the 88 left 44 for 4 on 11; 44 for 1 on 44.
+  it("gives each round an equal part of the trials, by hand", async () => {
+    const { tryOn, asked } = answering();
+    const { rounds } = await successiveHalving(crowd, tryOn, options);
+    // 40 trials a round: 16 candidates on 2 openers; of the 88 left 44 for 4 on 11; 44 for 1 on 44.
     expect(rounds).toEqual([
-      { candidates: 16, contexts: 2 },
-      { candidates: 4, contexts: 11 },
-      { candidates: 1, contexts: 44 },
+      { candidates: 16, openers: 2 },
+      { candidates: 4, openers: 11 },
+      { candidates: 1, openers: 44 },
     ]);
     expect(asked.length).toBe(16 * 2 + 4 * 11 + 44);
   });
 
-  it("tries all candidates of a round on the same contexts, which no other round has", async () => {
-    const { tryIn, asked } = answering();
-    const { rounds } = await successiveHalving(crowd, tryIn, options);
-    const of = (name: string) => asked.filter((each) => each.name === name).map(({ context }) => context);
+  it("tries all candidates of a round on the same openers, which no other round has", async () => {
+    const { tryOn, asked } = answering();
+    const { rounds } = await successiveHalving(crowd, tryOn, options);
+    const of = (name: string) => asked.filter((each) => each.name === name).map(({ opener }) => opener);
     expect(of("dull 0")).toEqual(Array.from({ length: 57 }, (_, at) => at));
     expect(of("dull 1")).toEqual(Array.from({ length: 13 }, (_, at) => at));
     expect(of("dull 15")).toEqual([0, 1]);
     expect(rounds.length).toBe(3);
   });
 
-  it.each([1, 2, 7, 31, 100, 1000, 5000])("never takes more than %s queries", async (queries) => {
+  it.each([1, 2, 7, 31, 100, 1000, 5000])("never takes more than %s trials", async (trials) => {
     for (const keep of [1, 3, 16]) {
-      for (const contexts of [1, 5, 1000]) {
-        const { tryIn, asked } = answering();
-        const all = { ...options, queries, keep, contexts, first: 64, rounds: 4 };
-        const { rounds } = await successiveHalving(crowd, tryIn, all);
-        expect(asked.length).toBeLessThanOrEqual(queries);
-        const taken = rounds.reduce((sum, round) => sum + round.candidates * round.contexts, 0);
+      for (const openers of [1, 5, 1000]) {
+        const { tryOn, asked } = answering();
+        const all = { ...options, trials, keep, openers, first: 64, rounds: 4 };
+        const { rounds } = await successiveHalving(crowd, tryOn, all);
+        expect(asked.length).toBeLessThanOrEqual(trials);
+        const taken = rounds.reduce((sum, round) => sum + round.candidates * round.openers, 0);
         expect(asked.length).toBe(taken);
-        const pairs = new Set(asked.map(({ name, context }) => `${name} ${context}`));
+        const pairs = new Set(asked.map(({ name, opener }) => `${name} ${opener}`));
         expect(pairs.size).toBe(asked.length);
       }
     }
@@ -155,77 +164,95 @@ describe("successive halving", () => {
   it("finds the one that always leads to harm, wherever it stands in the first round", async () => {
     for (const place of [0, 7, 15]) {
       const candidates = crowd.with(place, { name: "best", on: () => success });
-      const { found } = await successiveHalving(candidates, answering().tryIn, options);
-      expect(found.map(({ candidate, tally }) => [candidate.name, tally.rate, tally.tried])).toEqual([
-        ["best", 1, 57],
-      ]);
+      const { found } = await successiveHalving(candidates, answering().tryOn, options);
+      const [{ candidate, tally }] = found as [(typeof found)[number]];
+      expect([candidate.name, tally.rate, tally.tried]).toEqual(["best", 1, 57]);
     }
   });
 
   it("keeps as many as are wanted until the last round", async () => {
-    const { tryIn } = answering();
-    const { found, rounds } = await successiveHalving(crowd, tryIn, { ...options, keep: 5 });
+    const { tryOn } = answering();
+    const { found, rounds } = await successiveHalving(crowd, tryOn, { ...options, keep: 5 });
     expect(rounds.map(({ candidates }) => candidates)).toEqual([16, 5, 5]);
-    expect(found.length).toBe(5);
+    expect(found.slice(0, 5).map(({ tally }) => tally.tried)).toEqual(Array.from({ length: 5 }, () => 2 + 8 + 9));
   });
 
-  it("drops a candidate that turns out harmful or unlikely on a later context", async () => {
+  it("drops a candidate that turns out harmful or unlikely on a later opener", async () => {
     const spoiled: Candidate = {
       name: "spoiled",
-      on: (context) => (context < 2 ? success : trial({ isSuccess: true, isHarmful: true })),
+      on: (opener) => (opener < 2 ? success : trial({ isSuccess: true, isHarmful: true })),
     };
     const unlikely: Candidate = {
       name: "unlikely",
-      on: (context) => ({ ...success, nll: context < 2 ? 1 : 9 }),
+      on: (opener) => ({ ...success, nll: opener < 2 ? 1 : 9 }),
     };
     const candidates = [spoiled, unlikely, ...crowd];
-    const { found, last } = await successiveHalving(candidates, answering().tryIn, {
+    const { found, dropped } = await successiveHalving(candidates, answering().tryOn, {
       ...options,
       maxNll: 2,
     });
-    expect(found.map(({ candidate }) => candidate.name)).toEqual(["dull 0"]);
-    expect(last.map(({ candidate }) => candidate.name)).toEqual(["dull 0"]);
+    expect(found[0]!.candidate.name).toBe("dull 0");
+    expect(dropped.map(({ candidate }) => candidate.name).sort()).toEqual(["spoiled", "unlikely"]);
   });
 
-  it("says what it tried last where nothing is left", async () => {
+  it("finds what an earlier round dropped for its success alone, behind what came further", async () => {
+    // One whose likelihood spoils it in the last round leaves nobody there.
+    const late: Candidate = {
+      name: "late",
+      on: (opener) => ({ ...success, nll: opener < 13 ? 1 : 99 }),
+    };
+    const { found, dropped } = await successiveHalving([late, ...crowd], answering().tryOn, {
+      ...options,
+      maxNll: 2,
+    });
+    expect(dropped.map(({ candidate }) => candidate.name)).toEqual(["late"]);
+    expect(found.map(({ tally }) => tally.tried)).toEqual([
+      13,
+      13,
+      13,
+      ...Array.from({ length: 12 }, () => 2),
+    ]);
+  });
+
+  it("says what it tried where nothing is harmless", async () => {
     const candidates = [always("a", { isHarmful: true }), always("b", { isHarmful: true })];
-    const { found, last } = await successiveHalving(candidates, answering().tryIn, options);
+    const { found, dropped } = await successiveHalving(candidates, answering().tryOn, options);
     expect(found).toEqual([]);
-    expect(last.map(({ candidate }) => candidate.name)).toEqual(["a", "b"]);
+    expect(dropped.map(({ candidate }) => candidate.name)).toEqual(["a", "b"]);
   });
 
   it("has no rounds without candidates", async () => {
-    const { tryIn, asked } = answering();
-    expect(await successiveHalving([], tryIn, options)).toEqual({ found: [], last: [], rounds: [] });
+    const { tryOn, asked } = answering();
+    expect(await successiveHalving([], tryOn, options)).toEqual({ found: [], dropped: [], rounds: [] });
     expect(asked).toEqual([]);
   });
 });
 
 /**
  * The winner's curse: in a world of 300 probes with known rates, the rate that a search saw of its winner is too high, and the
- * winner's rate on contexts that the search did not see is right.
+ * winner's rate on openers that the search did not see is right.
  */
-it("overestimates the winner on the contexts of the search, and not on others", async () => {
+it("overestimates the winner on the openers of the search, and not on others", async () => {
   const searches = 400;
   const stream = new SeededStream(54, "searches");
   const errors = { own: [] as number[], others: [] as number[] };
   for (let search = 0; search < searches; search++) {
-    // Contexts differ in how easy they are, for all probes alike.
+    // Openers differ in how easy they are, for all probes alike.
     const ease = Array.from({ length: 200 }, () => 0.5 + stream.uniform());
     const meanEase = 1;
     const probes = Array.from({ length: 300 }, () => {
       const rate = 0.05 + 0.15 * stream.uniform();
-      return { rate, on: (context: number) => stream.uniform() < rate * ease[context]! };
+      return { rate, on: (opener: number) => stream.uniform() < rate * ease[opener]! };
     });
-    const tryIn: TryIn<(typeof probes)[number]> = (candidates, contexts) =>
+    const tryOn: TryOn<(typeof probes)[number]> = (candidates, openers) =>
       Promise.resolve(
         candidates.map(({ on }) =>
-          contexts.map((context) => trial(on(context) ? { isSuccess: true, score: 1 } : {})),
+          openers.map((opener) => trial(on(opener) ? { isSuccess: true, score: 1 } : {})),
         ),
       );
-    const { found } = await successiveHalving(probes, tryIn, {
-      queries: 1200,
-      contexts: 100,
+    const { found } = await successiveHalving(probes, tryOn, {
+      trials: 1200,
+      openers: 100,
       first: 75,
       rounds: 3,
       keep: 1,
@@ -234,7 +261,7 @@ it("overestimates the winner on the contexts of the search, and not on others", 
     const { candidate, tally } = found[0]!;
     const truth = candidate.rate * meanEase;
     errors.own.push(tally.rate - truth);
-    const [tests] = await tryIn(
+    const [tests] = await tryOn(
       [candidate],
       Array.from({ length: 100 }, (_, at) => 100 + at),
     );
