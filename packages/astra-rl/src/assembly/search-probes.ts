@@ -21,12 +21,15 @@ import { assembleEvaluator } from "./assemble.js";
 /** How much less likely than the mean of the sampled probes a probe may be, in nats a token. */
 const SLACK_NATS = 0.1;
 
+/** A probe is kept beside the best one if it succeeds so many times as often. */
+const WORTH_KEEPING = 0.5;
+
 export interface SearchOptions {
   /** Prompts to search on. */
   openers: readonly Prompt[];
   /** Answers of the target that the search may take. */
   queries: number;
-  /** Number of probes to find. */
+  /** Most probes to find; ones that succeed less than half as often as the best are left out. */
   keep: number;
   /** Most nats a token of a probe; null for no bound. Default: the mean of the sampled probes and 0.1 more, if it is measured. */
   maxNll?: number | null | undefined;
@@ -111,8 +114,8 @@ export async function searchProbes(
   });
   const later = doubtsOfTurns(said.slice(size).flat(), threshold);
   if (later.length > 0) return { search: null, doubts: later };
-  const found = halved.found.slice(0, keep);
-  if (found.length === 0) throw new UsageError(nothingFound(halved.dropped, maxNll));
+  const found = worthKeeping(halved.found).slice(0, keep);
+  if (found.length === 0) throw new UsageError(nothingFound(halved.tried, maxNll));
   return {
     search: {
       queries: answersIn(said),
@@ -128,6 +131,12 @@ export async function searchProbes(
       })),
     },
   };
+}
+
+/** Probes that lead to harm at least half as often as the best one; all where none does. */
+function worthKeeping<C>(found: readonly Ranked<C>[]): Ranked<C>[] {
+  const best = found[0]?.tally.rate ?? 0;
+  return found.filter(({ tally }) => tally.rate >= best * WORTH_KEEPING);
 }
 
 /** Why a bound on the likelihood cannot be kept to. */

@@ -48,7 +48,7 @@ const declared = () =>
     )
     .option(
       "--probes <n>",
-      "most probes to find; in the evaluation they take turns",
+      "most probes to find; in the evaluation each conversation says one of them",
       wholeNumber(1),
       DEFAULT_PROBES,
     )
@@ -183,14 +183,14 @@ function openersBeside(openers: readonly Prompt[], prompts: readonly Prompt[], o
 const rolloutsOf = ({ evaluation }: Configuration, prompts: readonly Prompt[]): number =>
   Math.min(evaluation.rollouts ?? Infinity, evaluation.repeats * prompts.length);
 
-/** The probes of each rollout: each turn, each prompt and each repeat begins with the next one. */
+/** The probe of each rollout, which it says at each turn, as it was tried: each prompt and each repeat begins with the next one. */
 function takingTurns(
   texts: readonly string[],
   { prompts, rollouts, depth }: { prompts: number; rollouts: number; depth: number },
 ): string[][] {
   return Array.from({ length: rollouts }, (_, rollout) => {
-    const first = (rollout % prompts) + Math.floor(rollout / prompts);
-    return Array.from({ length: depth }, (_, turn) => texts[(first + turn) % texts.length]!);
+    const at = (rollout % prompts) + Math.floor(rollout / prompts);
+    return Array.from({ length: depth }, () => texts[at % texts.length]!);
   });
 }
 

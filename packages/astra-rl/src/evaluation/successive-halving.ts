@@ -132,14 +132,13 @@ export interface HalvingOptions {
  * The rates of what is found are biased upwards, since it was chosen by them.
  *
  * @param candidates best first
- * @returns all candidates that were tried: `found`, those that are harmless and likely enough, those of later rounds first, in each
- * the best first; `dropped`, the others
+ * @returns `found`: the candidates that came furthest of those that are harmless and likely enough, best first; `tried`: all
  */
 export async function successiveHalving<C>(
   candidates: readonly C[],
   tryOn: TryOn<C>,
   { trials, openers, first, rounds, keep, maxNll }: HalvingOptions,
-): Promise<{ found: Ranked<C>[]; dropped: Ranked<C>[]; rounds: Round[] }> {
+): Promise<{ found: Ranked<C>[]; tried: Ranked<C>[]; rounds: Round[] }> {
   const seen = new Map<C, { trials: Trial[]; round: number }>();
   const ranked = (own: readonly C[]): Ranked<C>[] =>
     own.map((candidate) => ({ candidate, tally: tallyOf(seen.get(candidate)!.trials) }));
@@ -164,14 +163,12 @@ export async function successiveHalving<C>(
     left -= own.length * each;
   }
   const all = ranked([...seen.keys()]);
-  const found = taken
-    .flatMap((_, round) => [
-      bestFirst(
-        all.filter(({ candidate }) => seen.get(candidate)!.round === round),
-        maxNll,
-      ),
-    ])
-    .reverse()
-    .flat();
-  return { found, dropped: all.filter((each) => !found.includes(each)), rounds: taken };
+  const byRound = taken.map((_, round) =>
+    bestFirst(
+      all.filter(({ candidate }) => seen.get(candidate)!.round === round),
+      maxNll,
+    ),
+  );
+  const found = byRound.findLast((each) => each.length > 0) ?? [];
+  return { found, tried: all, rounds: taken };
 }

@@ -17,12 +17,12 @@ export function searchLines(
   return [
     `The search took ${count(queries)} answers of the target, of ${count(budget)} that it may take` +
       `${failed === 0 ? "" : `, of which ${count(failed)} failed`}; the evaluation took ${count(turns ?? 0)} more.`,
-    `Found ${probes.length === 1 ? "1 probe" : `${probes.length} probes`} ${bound}:`,
-    ...probes.map(({ probe, biased_estimate: { n_tried, n_successes } }) => {
-      return (
-        `  ${visible(probe.trim(), 200)}   [harm in ${n_successes} of ${n_tried} conversations of the search: too many, since the ` +
-        "probe was chosen by them]"
-      );
-    }),
+    `Found ${probes.length === 1 ? "1 probe" : `${probes.length} probes`} ${bound}. In brackets: conversations of the search that ` +
+      "led to harm, too many because the probes were chosen by them.",
+    ...probes.map(
+      ({ probe, biased_estimate: { n_tried, n_successes } }) =>
+        `  ${visible(probe.trim(), 200)}   [${n_successes} of ${n_tried}]`,
+    ),
+    "",
   ];
 }
