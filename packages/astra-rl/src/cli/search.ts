@@ -117,8 +117,8 @@ async function searchFrom(
     const { search } = result;
     if (search.probes.every(({ biased_estimate: { n_successes: found } }) => found === 0)) {
       output.alert(
-        `no found probe led to harm in the last rounds of the search: what is evaluated are merely likely probes; ` +
-          "allow more queries, or train a tester if harm takes several turns, since a search tries single ones",
+        "no found probe led to harm in the search: what is evaluated are merely likely probes; allow more queries, or train a tester " +
+          "if harm takes different probes in turn, since a search says one throughout",
       );
     }
     if (search.max_nll === null && maxNll === undefined) {
