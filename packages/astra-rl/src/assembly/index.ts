@@ -24,6 +24,7 @@ export {
   type MeasuredOptions,
   packageVersion,
 } from "./run-record.js";
+export { depthOf, NO_LIKELIHOOD, searchProbes, type SearchOptions } from "./search-probes.js";
 export { assembleEmbedder, assembleScorer, makePart, makeScorer, type MakeScorerOptions } from "./parts.js";
 export {
   keepAnswers,

@@ -19,7 +19,8 @@ export async function trainingPromptsOf(
   prompts: readonly Prompt[],
 ): Promise<readonly Prompt[]> {
   const { train, [split]: source } = configuration.prompts;
-  if (train === source) return prompts;
+  // The embedded prompts have one name for all splits.
+  if (train === source && train !== EMBEDDED) return prompts;
   const isHere = train === EMBEDDED || (!isRemotePrompts(train) && existsSync(train));
   return isHere ? loadPrompts(configuration, "train") : [];
 }

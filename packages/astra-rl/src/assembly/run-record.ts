@@ -36,6 +36,7 @@ import {
   type ModelIdentity,
   type RunRecord,
   type RunSession,
+  type SearchRecord,
   type ServerRecord,
 } from "../records/index.js";
 import { savedStep } from "../run/index.js";
@@ -279,6 +280,8 @@ export interface MeasuredOptions {
   dtype: string;
   /** The tester, if it is not the configured one. */
   tester?: ModelIdentity;
+  /** How the tester's probes were found, if by a search. */
+  search?: SearchRecord;
   formats?: ModelFormats;
   servers?: Record<string, ServerRecord>;
   hub?: HubOptions;
@@ -287,7 +290,7 @@ export interface MeasuredOptions {
 /** Describes what an evaluation of a configuration measured, for its record. */
 export async function describeMeasured(
   configuration: Configuration,
-  { split, prompts, source, dtype, tester, formats, servers = {}, hub = {} }: MeasuredOptions,
+  { split, prompts, source, dtype, tester, search, formats, servers = {}, hub = {} }: MeasuredOptions,
 ): Promise<MeasuredRecord> {
   const { models, scorer, generation, sampler, evaluation, seed } = configuration;
   const files = configuredFiles(configuration).filter(({ key }) => key.startsWith("scorer."));
@@ -314,6 +317,7 @@ export async function describeMeasured(
   };
   return {
     tester: tester ?? (await roleIdentity("tester")),
+    ...(search === undefined ? {} : { search }),
     target: await roleIdentity("target"),
     ...(likelihood === undefined
       ? {}

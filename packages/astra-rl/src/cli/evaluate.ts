@@ -13,6 +13,7 @@ import {
   doubtsOfFigures,
   type EvaluationRecord,
   type ModelIdentity,
+  type SearchRecord,
   type ServerRecord,
 } from "../records/index.js";
 import { evaluationReport, foundReport, repeatsAdvice } from "../report/index.js";
@@ -31,6 +32,8 @@ export async function evaluate(
     split,
     prompts,
     tester,
+    search,
+    trainingPrompts,
     formats = modelFormats(system, prompts),
     servers = {},
     onRollout,
@@ -39,6 +42,10 @@ export async function evaluate(
     prompts: readonly Prompt[];
     /** The tester, if it is not the configured one. */
     tester?: ModelIdentity;
+    /** How its probes were found, if by a search. */
+    search?: SearchRecord;
+    /** Prompts that the tester has seen. Default: those of training. */
+    trainingPrompts?: readonly Prompt[];
     /** How local models read conversations, and what servers do. */
     formats?: ModelFormats;
     servers?: Record<string, ServerRecord>;
@@ -47,8 +54,9 @@ export async function evaluate(
   },
 ): Promise<EvaluationRecord> {
   const { rollouts: wanted, repeats, batchSize } = configuration.evaluation;
-  const trainingPrompts = await trainingPromptsOf(configuration, split, prompts);
-  const evaluator = await assembleEvaluator(configuration, system, prompts, { trainingPrompts });
+  const evaluator = await assembleEvaluator(configuration, system, prompts, {
+    trainingPrompts: trainingPrompts ?? (await trainingPromptsOf(configuration, split, prompts)),
+  });
   const total = Math.min(wanted ?? Infinity, repeats * prompts.length);
   const progress = new Progress(output, { unit: "rollout", total });
   const figures = await withMemoryAdvice("evaluation", () =>
@@ -79,6 +87,7 @@ export async function evaluate(
     formats,
     servers,
     ...(tester === undefined ? {} : { tester }),
+    ...(search === undefined ? {} : { search }),
   });
   return { measured, ...figures };
 }

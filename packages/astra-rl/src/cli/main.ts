@@ -23,6 +23,7 @@ import { printable } from "../report/index.js";
 import { replayCommand } from "./replay.js";
 import { reportCommand } from "./report.js";
 import { rolloutCommand } from "./rollout.js";
+import { searchCommand } from "./search.js";
 import { serveCommand } from "./serve.js";
 import { setupCommand } from "./setup.js";
 import { codeAfterWriting, watchStandardStreams } from "./standard-streams.js";
@@ -35,6 +36,7 @@ export const COMMANDS: readonly ((streams: Streams) => CommandUnknownOpts)[] = [
   demoCommand,
   initCommand,
   trainCommand,
+  searchCommand,
   evalCommand,
   compareCommand,
   gateCommand,

@@ -61,7 +61,7 @@ export function replayCommand(streams: Streams) {
         let done = 0;
         for (const length of lengths) {
           const places = [...attacks.keys()].filter((at) => attacks[at]!.probes.length === length);
-          tester.attacks = places.map((at) => ({ probes: attacks[at]!.probes, said: saidIn(prompts[at]!) }));
+          tester.say(places.map((at) => attacks[at]!.probes));
           const own = {
             ...configuration,
             evaluation: { ...configuration.evaluation, depth: length, repeats: 1 },
@@ -123,10 +123,6 @@ export function replayCommand(streams: Streams) {
       }
     });
 }
-
-/** Messages of the tester's side that come with a prompt. */
-const saidIn = (prompt: Prompt): number =>
-  typeof prompt === "string" ? 0 : prompt.messages().filter(({ from }) => from === "tester").length;
 
 /** The messages before the first probe, as prompt files have them. */
 function promptOf({ prompt }: ReplayAttack, where: string): Prompt {

@@ -74,6 +74,7 @@ export {
   type ServerRecord,
   type RunRecord,
   type RunSession,
+  type SearchRecord,
 } from "./run-record.js";
 export {
   doubt,

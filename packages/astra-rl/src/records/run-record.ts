@@ -99,9 +99,43 @@ export type FileIdentity = z.infer<typeof fileIdentity>;
 export type RunSession = z.infer<typeof session>;
 export type RunRecord = z.infer<typeof runRecordSchema>;
 
+/** How a search found the probes that its evaluation says. */
+export const searchSchema = z.looseObject({
+  /** Answers of the target that the search took, failed ones included; those of the evaluation are not among them. */
+  queries: z.int().nonnegative(),
+  /** The most that it was allowed. */
+  budget: z.int().positive(),
+  /** Of its answers, those that failed or could not be scored. */
+  n_failed: z.int().nonnegative(),
+  /** Candidates and the openers that each was tried on; the first round is the sample of the untrained tester. */
+  rounds: z.array(z.looseObject({ candidates: z.int().nonnegative(), openers: z.int().positive() })),
+  /** Mean −log P_target of a token of the sampled probes, in nats; null where it is not measured. */
+  sample_nll: z.number().nullable(),
+  /** Most nats a token of a probe; null without a bound. */
+  max_nll: z.number().nullable(),
+  /** The probes, best first. */
+  probes: z
+    .array(
+      z.looseObject({
+        probe: z.string(),
+        /** What the search saw of it, in conversations: too high, because the probe was chosen by it. */
+        biased_estimate: z.looseObject({
+          n_tried: z.int().positive(),
+          n_successes: z.int().nonnegative(),
+          rate: z.number(),
+        }),
+        /** Mean −log P_target of its tokens over all turns in which it was tried, in nats. */
+        nll: z.number().nullable(),
+      }),
+    )
+    .min(1),
+});
+
 /** What an evaluation measured, so that its metrics can be interpreted without the run. */
 export const measuredSchema = z.looseObject({
   tester: modelIdentity,
+  /** Where the tester is a list of probes that a search found; absent otherwise. */
+  search: searchSchema.optional(),
   target: modelIdentity,
   /** The model that says how likely probes are, where the target does not; absent in older records. */
   likelihood: modelIdentity.optional(),
@@ -137,6 +171,7 @@ export const measuredSchema = z.looseObject({
   seed: z.int().nonnegative(),
   astra_rl: z.string(),
 });
+export type SearchRecord = z.infer<typeof searchSchema>;
 export type MeasuredRecord = z.infer<typeof measuredSchema>;
 
 /** @throws UsageError if the text or value is not a run record of a known version */

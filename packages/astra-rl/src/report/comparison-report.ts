@@ -180,6 +180,14 @@ export function figureRows(
     ...(measured.some((each) => each !== null)
       ? [["  judged by", ...measured.map((each) => (each === null ? "–" : scorerName(each.scorer)))]]
       : []),
+    ...(measured.some((each) => each?.search !== undefined)
+      ? [
+          [
+            "  answers that the search took",
+            ...measured.map((each) => each?.search?.queries.toLocaleString("en-US") ?? "–"),
+          ],
+        ]
+      : []),
     row(
       "  with harmless probes only",
       (s) => share(s.harmless_probe_success_rate, s.n_harmless_probe_successes, s.n_harmless_probe_scored),

@@ -22,6 +22,7 @@ export {
 export { hardenReport, type Hardened } from "./harden-report.js";
 export { embeddedJson, htmlReport, viewPage } from "./html-report.js";
 export { EVALUATION_FILES, linesOf, readReport, slim, type ReadReportOptions } from "./read-report.js";
+export { searchLines } from "./search-report.js";
 export { table } from "./table.js";
 export { testerCard, type TesterCardSource } from "./tester-card.js";
 export {

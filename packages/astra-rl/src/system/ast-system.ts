@@ -82,7 +82,7 @@ export class ASTSystem extends System {
     this.#voices = voicesOf(parts, { otherTesterShare, evaluateOtherTesters });
     const targets = [parts.target, ...(parts.otherTargets ?? [])];
     this.#scoresEnds = baseline !== undefined && targets.some((target) => target?.sharesWeights?.(baseline));
-    this.#reward?.checkSystem(this.constructor.name, { tellsLikelihood: this.#tellsLikelihood() });
+    this.#reward?.checkSystem(this.constructor.name, { tellsLikelihood: this.tellsLikelihood });
   }
 
   get scorer(): Scorer | undefined {
@@ -349,7 +349,7 @@ export class ASTSystem extends System {
   }
 
   /** Whether a part or a method of a subclass provides likelihoods. */
-  #tellsLikelihood(): boolean {
+  get tellsLikelihood(): boolean {
     if (this.parts.likelihood !== undefined || this.#voices.target?.tellsLikelihood === true) return true;
     return !this.#isOwn("likelihood", "getTargetLogprobs");
   }
@@ -376,7 +376,7 @@ export class ASTSystem extends System {
   }
 
   async #likelihoods(turns: readonly SaidTurn[]): Promise<(Likelihood | null)[]> {
-    if (!this.#tellsLikelihood()) return turns.map(() => null);
+    if (!this.tellsLikelihood) return turns.map(() => null);
     const keys = turns.flatMap(({ key }) => key ?? []);
     const likelihoods = await this.likelihood(
       turns.map(({ context }) => context),
