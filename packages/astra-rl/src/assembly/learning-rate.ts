@@ -1,3 +1,4 @@
+import { findKind, type Configuration } from "../configuration/index.js";
 import type { System } from "../core/index.js";
 import { HFASTSystem } from "../system/index.js";
 import { LoRAWeights } from "../tester/index.js";
@@ -17,13 +18,19 @@ const LARGEST_RATE = 1e-3;
  *
  * With Adam the rate of a matrix goes with 1 / width (Yang et al., "Tensor Programs V", arXiv 2203.03466, table 3), and
  * low-rank adapters take ten times the rate of full fine-tuning (Schulman et al., "LoRA Without Regret", 2025). The
- * constant was chosen on models of hidden size 64 and 128 (docs/log.md), on which 1e-5 learned nothing in 1,000 steps.
+ * constant was chosen on one model of hidden size 64 (docs/log.md), on which 1e-5 learned nothing in 1,000 steps.
  * Systems without a model of their own take the Python toolbox's rate, 1e-5.
+ *
+ * @param algorithm preferences take less of it
  */
-export function automaticLearningRate(system: System): number {
+export function automaticLearningRate(
+  system: System,
+  { algorithm }: Pick<Configuration, "algorithm">,
+): number {
   if (!(system instanceof HFASTSystem)) return new HFASTConfiguration().learningRate;
   const { hiddenSize } = system.testerModel.config;
   const isAdapter = system.tester.weights instanceof LoRAWeights;
-  const rate = (UNIT_RATE / hiddenSize) * (isAdapter ? ADAPTER_FACTOR : 1);
+  const { learningRateFactor = 1 } = findKind("algorithm", algorithm.type) ?? {};
+  const rate = (UNIT_RATE / hiddenSize) * (isAdapter ? ADAPTER_FACTOR : 1) * learningRateFactor;
   return Math.min(LARGEST_RATE, Number(rate.toPrecision(2)));
 }

@@ -17,7 +17,8 @@ export function writeResolvedConfiguration(folder: string, configuration: Config
 /** The configuration with each "auto" replaced by what it stands for, so that it reproduces the run on any machine. */
 export function withSettled(configuration: Configuration, system: System): Configuration {
   const { training } = configuration;
-  const rate = training.learningRate === "auto" ? automaticLearningRate(system) : training.learningRate;
+  const rate =
+    training.learningRate === "auto" ? automaticLearningRate(system, configuration) : training.learningRate;
   const settled = { ...configuration, training: { ...training, learningRate: rate } };
   const computed: Partial<ComputeTypes> | null = computeTypesOf(system);
   if (computed?.rollouts === undefined) return settled;

@@ -67,7 +67,7 @@ export const trainingSection = z.strictObject({
     .union([z.literal("auto"), learningRate.unwrap()], { error: 'must be "auto" or a number above 0' })
     .default("auto")
     .describe(
-      "Before the schedule scales it. auto: 0.03 / the tester's hidden size, ten times as much for an adapter, at most 0.001",
+      "Before the schedule scales it. auto: 0.03 / the tester's hidden size, 0.4 times that for preferences, ten times as much for an adapter, at most 0.001",
     ),
   tensorboard: z
     .boolean()

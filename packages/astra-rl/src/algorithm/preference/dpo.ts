@@ -4,7 +4,7 @@ import type { System, Message, Conversation } from "../../core/index.js";
 import { parseOptions } from "../../options/index.js";
 import { siblingsMissing } from "../requirements.js";
 import { dpoLoss } from "./dpo-loss.js";
-import { preferenceOptions } from "./preference-options.js";
+import { PREFERENCE_RATE, preferenceOptions } from "./preference-options.js";
 import { Preference } from "./preference.js";
 
 export type DPOOptions = z.input<typeof preferenceOptions>;
@@ -27,5 +27,6 @@ export const dpoKind = defineKind({
   schema: preferenceOptions,
   check: (_, beside) => siblingsMissing("DPO", beside),
   needs: ["baseline"],
+  learningRateFactor: PREFERENCE_RATE,
   make: (options, { system }) => new DPO(system, options),
 });

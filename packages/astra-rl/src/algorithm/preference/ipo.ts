@@ -4,7 +4,7 @@ import type { System, Message, Conversation } from "../../core/index.js";
 import { parseOptions } from "../../options/index.js";
 import { siblingsMissing } from "../requirements.js";
 import { ipoLoss } from "./ipo-loss.js";
-import { preferenceOptions } from "./preference-options.js";
+import { PREFERENCE_RATE, preferenceOptions } from "./preference-options.js";
 import { Preference } from "./preference.js";
 
 export type IPOOptions = z.input<typeof preferenceOptions>;
@@ -27,5 +27,6 @@ export const ipoKind = defineKind({
   schema: preferenceOptions,
   check: (_, beside) => siblingsMissing("IPO", beside),
   needs: ["baseline"],
+  learningRateFactor: PREFERENCE_RATE,
   make: (options, { system }) => new IPO(system, options),
 });

@@ -5,7 +5,7 @@ import type { System, Message, Conversation } from "../../core/index.js";
 import { parseOptions } from "../../options/index.js";
 import { siblingsMissing } from "../requirements.js";
 import { orpoLoss, orpoLossOptions, orpoParts } from "./orpo-loss.js";
-import { pairOptions } from "./preference-options.js";
+import { PREFERENCE_RATE, pairOptions } from "./preference-options.js";
 import { Preference } from "./preference.js";
 
 const orpoOptions = z.strictObject({ ...orpoLossOptions.shape, ...pairOptions.shape });
@@ -62,5 +62,6 @@ export const orpoKind = defineKind({
   summary: "Odds ratio preference optimisation, without a baseline",
   schema: orpoOptions,
   check: (_, beside) => siblingsMissing("ORPO", beside),
+  learningRateFactor: PREFERENCE_RATE,
   make: (options, { system }) => new ORPO(system, options),
 });

@@ -29,6 +29,12 @@ export const marginLossOptions = z.object({
 
 export const preferenceOptions = z.strictObject({ ...marginLossOptions.shape, ...pairOptions.shape });
 
+/**
+ * What preferences take of the learning rate of policy gradients: a pair counts in full however little its two differ, and most
+ * differ by little where harm is rare (docs/decisions/0200).
+ */
+export const PREFERENCE_RATE = 0.4;
+
 /** How pairs of siblings are formed. */
 export type PairOptions = Omit<z.input<typeof pairOptions>, "epochs">;
 

@@ -4,7 +4,7 @@ import type { Conversation, Message, System } from "../../core/index.js";
 import { parseOptions } from "../../options/index.js";
 import { siblingsMissing } from "../requirements.js";
 import { Preference } from "./preference.js";
-import { pairOptions, preferenceOptions } from "./preference-options.js";
+import { pairOptions, PREFERENCE_RATE, preferenceOptions } from "./preference-options.js";
 import { trajectoryBalanceLoss } from "./trajectory-balance-loss.js";
 
 const options = z.strictObject({
@@ -45,5 +45,6 @@ export const trajectoryBalanceKind = defineKind({
   schema: options,
   check: (_, beside) => siblingsMissing("TrajectoryBalance", beside),
   needs: ["baseline"],
+  learningRateFactor: PREFERENCE_RATE,
   make: (chosen, { system }) => new TrajectoryBalance(system, chosen),
 });
