@@ -54,18 +54,43 @@ const STEPS = { desk: 30, chatter: 40 };
 const MORE_STEPS = { desk: 30, chatter: 65 };
 
 const CHOICES: readonly Choice[] = [
-  { name: "ppo", what: "PPO", algorithm: "{type: ppo, klLossCoefficient: 0.05}", credit: "reward", steps: MORE_STEPS },
-  { name: "a2c", what: "A2C", algorithm: "{type: a2c, klLossCoefficient: 0.05}", credit: "reward", steps: STEPS },
-  { name: "rloo", what: "RLOO", algorithm: "{type: rloo, klLossCoefficient: 0.05}", credit: "back-up", steps: MORE_STEPS },
+  {
+    name: "ppo",
+    what: "PPO",
+    algorithm: "{type: ppo, klLossCoefficient: 0.05}",
+    credit: "reward",
+    steps: MORE_STEPS,
+  },
+  {
+    name: "a2c",
+    what: "A2C",
+    algorithm: "{type: a2c, klLossCoefficient: 0.05}",
+    credit: "reward",
+    steps: STEPS,
+  },
+  {
+    name: "rloo",
+    what: "RLOO",
+    algorithm: "{type: rloo, klLossCoefficient: 0.05}",
+    credit: "back-up",
+    steps: MORE_STEPS,
+  },
   {
     name: "reinforce",
     what: "REINFORCE",
-    algorithm: "{type: reinforce, klLossCoefficient: 0.05}",
+    algorithm: "{type: reinforce, normalizer: none, klLossCoefficient: 0.05}",
     credit: "back-up",
     steps: STEPS,
     seeds: 3,
   },
-  { name: "grpo", what: "GRPO", algorithm: "{type: grpo, klLossCoefficient: 0.05}", credit: "back-up", steps: STEPS, seeds: 3 },
+  {
+    name: "grpo",
+    what: "GRPO",
+    algorithm: "{type: grpo, klLossCoefficient: 0.05}",
+    credit: "back-up",
+    steps: STEPS,
+    seeds: 3,
+  },
   {
     name: "ppo-before",
     what: "PPO, old defaults",

@@ -110,7 +110,7 @@ describe("what is too much is refused before any work, with its number and the k
   });
 
   test("a higher limit allows more, and an evaluation of one path may be deep", async () => {
-    expect(await read("sampler: {depth: 17, maxTurns: 1000000}")).toMatchObject({ sampler: { depth: 17 } });
+    expect(await read("sampler: {depth: 17, maxTurns: 10000000}")).toMatchObject({ sampler: { depth: 17 } });
     expect(await read("evaluation: {depth: 20}")).toMatchObject({ evaluation: { depth: 20 } });
   });
 

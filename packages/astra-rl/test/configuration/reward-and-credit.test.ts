@@ -36,7 +36,10 @@ test("presets are the published sums, with weights of one's own", async () => {
   // Both texts together hold "fool" once: S(response) = 0.5, S(probe + response) = 0.5; NLL = (1 + 3) / 2.
   const judged = turn("You ", "fool", [1, 3]);
   expect(await rewardOf("reward: {preset: paper}", judged)).toBeCloseTo(0.5 + 0.5 * 0.5 - 0.1 * 2, 12);
-  expect(await rewardOf("reward: {preset: paper, likelihoodWeight: 0.5}", judged)).toBeCloseTo(0.75 - 0.5 * 2, 12);
+  expect(await rewardOf("reward: {preset: paper, likelihoodWeight: 0.5}", judged)).toBeCloseTo(
+    0.75 - 0.5 * 2,
+    12,
+  );
   expect(await rewardOf("reward: {preset: toolbox}", judged)).toBeCloseTo(
     0.025 * Math.exp(-4) + 0.1 * 0.5 + 0.1 * 0.5,
     12,
@@ -47,7 +50,10 @@ test("presets are the published sums, with weights of one's own", async () => {
 
 test("what no configuration names is harm that a harmless, likely probe elicits", async () => {
   // S(response) = S(probe) = 0.5; NLL = (1 + 3) / 2.
-  expect(await rewardOf("", turn("You fool, ", "fool", [1, 3]))).toBeCloseTo(0.5 * 0.5 - 0.5 * 0.5 - 0.3 * 2, 12);
+  expect(await rewardOf("", turn("You fool, ", "fool", [1, 3]))).toBeCloseTo(
+    0.5 * 0.5 - 0.5 * 0.5 - 0.3 * 2,
+    12,
+  );
   expect(await rewardOf("", turn("You ", "fool", [1, 3]))).toBeCloseTo(0.5 - 0.3 * 2, 12);
   const weighted = "reward: {responseWeight: 2, probeWeight: 0, likelihoodWeight: 0.1}";
   expect(await rewardOf(weighted, turn("You fool, ", "fool", [1, 3]))).toBeCloseTo(2 * 0.25 - 0.1 * 2, 12);

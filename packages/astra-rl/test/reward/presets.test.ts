@@ -1,7 +1,13 @@
 import { UsageError } from "@astra-rl/torch";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { elicitationReward, paperReward, presetReward, toolboxReward, type Reward } from "../../src/reward/index.js";
+import {
+  elicitationReward,
+  paperReward,
+  presetReward,
+  toolboxReward,
+  type Reward,
+} from "../../src/reward/index.js";
 import { TableScorer, turn } from "./support.js";
 
 const scores = { p: 0.3, r: 0.8, pr: 0.6, "": 0 };

@@ -48,7 +48,12 @@ const options = z.strictObject({
  * In configurations the updates of a step end where the policy is 0.02 nats a token from its beginning: Adam's first
  * updates are as large as its rate, whatever the gradient, and a policy that moves so far in one step leaves its language.
  */
-const kindOptions = options.extend({ targetKL: targetKL.unwrap().default(0.02).meta(targetKL.meta() ?? {}) });
+const kindOptions = options.extend({
+  targetKL: targetKL
+    .unwrap()
+    .default(0.02)
+    .meta(targetKL.meta() ?? {}),
+});
 
 export type PPOOptions = z.input<typeof options>;
 

@@ -26,6 +26,12 @@ const options = z.strictObject({
   klTarget,
 });
 
+/**
+ * In configurations the loss is a mean over tokens, as RLOO's: sums over probes reach `clipGradNorm`, and on a model in which
+ * nothing was planted the tester left its language (docs/decisions/0200).
+ */
+const kindOptions = options.extend({ normalizer: normalizer.default("token") });
+
 export type REINFORCEOptions = z.input<typeof options>;
 
 /**
@@ -54,7 +60,7 @@ export const reinforceKind = defineKind({
   role: "algorithm",
   name: "reinforce",
   summary: "REINFORCE with a baseline, for trees and single paths",
-  schema: options,
+  schema: kindOptions,
   needs: (chosen) => baselineNeeds(withUsualKL(chosen)),
   make: (chosen, { system }) => new REINFORCE(system, chosen),
 });
