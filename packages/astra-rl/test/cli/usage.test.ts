@@ -86,7 +86,7 @@ describe("wrong configurations", () => {
   test("--set is checked like the file", async () => {
     await expectMistake(
       ["train", configuration(), "--set", "training.learningRate=fast"],
-      /--set training\.learningRate=fast: .* must be a finite number/,
+      /--set training\.learningRate=fast: .* must be "auto" or a number above 0/,
     );
   });
 

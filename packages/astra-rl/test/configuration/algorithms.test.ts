@@ -27,6 +27,12 @@ async function made(text: string) {
   return algorithm;
 }
 
+/** What configurations have another default for than the class. */
+const IN_CONFIGURATIONS: Record<string, { targetKL?: number; options?: object }> = {
+  ppo: { targetKL: 0.02 },
+  reinforce: { options: { normalizer: "token" } },
+};
+
 describe("the algorithm of a configuration", () => {
   it.each([
     ["dpo", DPO],
@@ -38,21 +44,31 @@ describe("the algorithm of a configuration", () => {
     ["reinforce", REINFORCE],
     ["rloo", RLOO],
     ["grpo", GRPO],
-  ] as const)("%s works by its name alone, with the defaults of the class", async (type, Solver) => {
-    const algorithm = await made(`algorithm: {type: ${type}}`);
-    expect(algorithm).toBeInstanceOf(Solver);
-    const system = new ValuedBigram();
-    const plain = new Solver(system);
-    for (const key of ["options", "pairOptions", "epochs", "needs", "targetKL", "lambda"] as const) {
-      const value = (from: object) => (from as Record<string, unknown>)[key];
-      // A class leaves the pairs' defaults to the function that takes them.
-      if (key !== "pairOptions") expect(value(algorithm), key).toEqual(value(plain));
-    }
-    if (plain instanceof PolicyGradient) {
-      expect((algorithm as PolicyGradient).parts.advantages).toEqual(plain.parts.advantages);
-    }
-    system.dispose();
-  });
+  ] as const)(
+    "%s works by its name alone, with the defaults of the class but for those that are named",
+    async (type, Solver) => {
+      const algorithm = await made(`algorithm: {type: ${type}}`);
+      expect(algorithm).toBeInstanceOf(Solver);
+      const system = new ValuedBigram();
+      const plain = new Solver(system);
+      for (const key of ["options", "pairOptions", "epochs", "needs", "targetKL", "lambda"] as const) {
+        const value = (from: object) => (from as Record<string, unknown>)[key];
+        // A class leaves the pairs' defaults to the function that takes them.
+        if (key === "pairOptions") continue;
+        const others = IN_CONFIGURATIONS[type] ?? {};
+        const expected =
+          key === "options"
+            ? { ...(value(plain) as object), ...others.options }
+            : value({ ...plain, ...others });
+        // Getters and methods are not copied.
+        expect(value(algorithm), key).toEqual(expected ?? value(plain));
+      }
+      if (plain instanceof PolicyGradient) {
+        expect((algorithm as PolicyGradient).parts.advantages).toEqual(plain.parts.advantages);
+      }
+      system.dispose();
+    },
+  );
 
   it("takes its options", async () => {
     const ppo = (await made(

@@ -121,6 +121,7 @@ function values(name: string, schema: JsonSchema): [unknown, unknown] {
   if (name === "points") return [[[0, 0]], [[0, 0.5]]];
   if (name === "modules") return [{}, { "/x.js": "0".repeat(64) }];
   if (name === "checkpointEvery") return ["auto", 7];
+  if (name === "learningRate" && schema["anyOf"] !== undefined) return ["auto", 1e-4];
   if (name === "category") return ["toxicity", "insult"];
   if (name === "date") return ["2026-02-03", "2026-02-04"];
   if (schema.kind === "target" || name === "tester") return ["/runs/one", "/runs/two"];
@@ -168,6 +169,7 @@ async function configured({ path, type, typeAt }: Key, value: unknown): Promise<
   if (path.includes("lora")) section["targetModules"] = ["c_attn"];
   if (path.at(-1) === "betas") section["optimizer"] = "adamw";
   if (path.includes("earlyStopping")) section["metric"] = "loss";
+  if (path.at(-1) === "combinedWeight") section["preset"] = "paper";
   if (path.at(-1) === "clip") section["terms"] = [{ type: "nll", weight: 1 }];
   // Last, since what a kind needs may be the key itself, or a section around it.
   section = path.slice(0, -1).reduce((inner, step) => inner[step] as typeof content, content);
