@@ -17,8 +17,7 @@ const TOO_MANY_REPEATS = 100;
  */
 export function repeatsAdvice(summary: EvaluationSummary): string | null {
   const { n_harmless_probe_scored: scored, harmless_probe_success_rate: rate, n_prompts: prompts } = summary;
-  if (scored == null || scored === 0 || rate == null || rate <= 0 || prompts === undefined || prompts === 0)
-    return null;
+  if (!scored || !rate || !prompts) return null;
   const needed = (Z ** 2 * (1 - rate)) / (RELATIVE_ERROR ** 2 * rate);
   const repeats = Math.ceil(needed / prompts);
   // Half as many more would change little.
