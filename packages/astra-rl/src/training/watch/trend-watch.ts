@@ -57,7 +57,8 @@ export class TrendWatch extends WindowWatch {
   }
 }
 
-const decimals = (value: number): string => value.toFixed(2);
+/** Rounded first: a KL may be a little below 0, and "-0.00" is no figure. */
+const decimals = (value: number): string => (Math.round(100 * value) / 100 + 0).toFixed(2);
 
 /** At most half, or at least twice, the earlier value. */
 const halved = (change: Change) => moved(change, -change.before / 2);
