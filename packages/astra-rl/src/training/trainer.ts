@@ -232,7 +232,7 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
   }
 
   protected get stopRequested(): boolean {
-    return this.#stopReason !== null || (this.#options.signal?.aborted ?? false);
+    return this.stopReason !== null || (this.#options.signal?.aborted ?? false);
   }
 
   protected async runStep(): Promise<void> {

@@ -242,6 +242,7 @@ const SEEN: { [K in keyof Kinds]: Record<string, Override> } = {
     step: () => 42,
     control: (base) => ({ ...(base() as object), step: 42 }),
     loggedRun: () => ({ folder: "mine", configuration: null }),
+    stopReason: () => "enough",
     stopRequested: () => true,
     bestScore: () => 42,
     lastEvaluation: () => null,
