@@ -60,7 +60,7 @@ beforeAll(() => {
 system: { type: ./cart.ts#Cart }
 prompts: { train: ./prompts.txt, dev: ./prompts.txt, test: ./prompts.txt }
 sampler: { width: 4, depth: 2 }
-training: { trainingSteps: 2, learningRate: 0.1, evaluateEvery: 1 }
+training: { trainingSteps: 2, numEpisodesPerExperience: 2, learningRate: 0.1, evaluateEvery: 1 }
 `,
   );
 });
