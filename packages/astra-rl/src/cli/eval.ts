@@ -13,6 +13,7 @@ import type { System } from "../core/index.js";
 import type { AnswerJournal } from "../http/index.js";
 import { PROMPT_SPLITS } from "../datasets/index.js";
 import { stringifyEvaluation } from "../records/index.js";
+import { repeatsAdvice } from "../report/index.js";
 import { EMBEDDED_SCORER_LIMITS } from "../scorer/index.js";
 import { evaluate, showEvaluation } from "./evaluate.js";
 import { writeResult } from "./files.js";
@@ -81,6 +82,8 @@ async function evaluateFrom(
     for (const path of journal?.paths ?? []) rmSync(path, { force: true });
     for (const line of spending) output.note(line);
     if (toFile) output.note(`Wrote ${file}`);
+    const advice = repeatsAdvice(record.summary);
+    if (advice !== null) output.note(advice);
     showEvaluation("eval", record, output, json || file === "-");
   } finally {
     system.dispose();

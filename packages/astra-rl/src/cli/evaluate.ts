@@ -16,7 +16,7 @@ import {
   type SearchRecord,
   type ServerRecord,
 } from "../records/index.js";
-import { evaluationReport, foundReport, repeatsAdvice } from "../report/index.js";
+import { evaluationReport, foundReport } from "../report/index.js";
 import { computeTypesOf } from "../training/index.js";
 import { withMemoryAdvice } from "../training/memory-advice.js";
 import { NoVerdictError } from "./exit.js";
@@ -101,8 +101,6 @@ export function showEvaluation(
 ): void {
   if (json) output.json(record);
   else for (const line of [...evaluationReport(record), ...foundReport(record)]) output.result(line);
-  const advice = repeatsAdvice(record.summary);
-  if (advice !== null) output.note(advice);
   const doubts = doubtsOfFigures(doubtsOfEvaluation(record.summary));
   if (doubts.length > 0) throw new NoVerdictError(command, doubts);
 }

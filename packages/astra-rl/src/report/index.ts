@@ -1,5 +1,5 @@
 // Turns records into readable reports, with model output escaped. Must not know: models, tensors, how a run works.
-export { bestAdvice, repeatsAdvice } from "./advice.js";
+export { bestAdvice, neededRollouts, repeatsAdvice, successError } from "./advice.js";
 export { auditReport } from "./audit-report.js";
 export { compareTable, tableLines, tableMarkdown, transferTable, type Table } from "./compare-report.js";
 export {

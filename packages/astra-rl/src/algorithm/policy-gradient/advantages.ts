@@ -61,6 +61,15 @@ export function centerAdvantages<S, A>(
   turns: readonly { node: Node<S, A> }[],
   advantages: readonly (readonly number[])[],
 ): number[][] {
+  const known = new Map<Node<S, A>, number>();
+  const turnsAfter = (node: Node<S, A>): number => {
+    let most = known.get(node);
+    if (most === undefined) {
+      most = node.children.reduce((deepest, child) => Math.max(deepest, 1 + turnsAfter(child)), 0);
+      known.set(node, most);
+    }
+    return most;
+  };
   const left = turns.map(({ node }) => turnsAfter(node));
   const sums = new Map<number, { sum: number; count: number }>();
   advantages.forEach((row, turn) => {
@@ -76,9 +85,6 @@ export function centerAdvantages<S, A>(
     return row.map((value) => value - mean);
   });
 }
-
-const turnsAfter = <S, A>({ children }: Node<S, A>): number =>
-  children.reduce((most, child) => Math.max(most, 1 + turnsAfter(child)), 0);
 
 /** One advantage for all tokens of a turn: its return relative to its siblings', see `groupAdvantages`. */
 export class SiblingAdvantage extends Stateless implements AdvantageEstimator {
