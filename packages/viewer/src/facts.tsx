@@ -16,6 +16,9 @@ export function Measured({ report, of }: { report: ReportRecord; of: ReportEvalu
     ["Judged by", judge === null || model === null ? judge : `${judge} ${shortName(model)}`],
     ["Harmful from", judge === "none" ? null : String(of.summary.harm_threshold)],
   ];
+  // The probes were chosen by their success: what that took stands beside what they achieve.
+  const search = of.measured?.search;
+  if (search !== undefined) facts.push(["Answers that the search took", whole(search.queries)]);
   return (
     <p class="measured">
       {facts.map(([name, value]) => (

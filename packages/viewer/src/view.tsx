@@ -152,7 +152,16 @@ function withMetrics(report: ReportRecord, { run, metrics }: RunChange): ReportR
 }
 
 /** Columns of the table of runs, behind the run. */
-const COLUMNS = ["state", "steps", "success, harmless probes", "success", "NLL", "algorithm", "seed"];
+const COLUMNS = [
+  "state",
+  "steps",
+  "success, harmless probes",
+  "success",
+  "each cluster once",
+  "NLL",
+  "algorithm",
+  "seed",
+];
 
 /** All runs; those that are chosen lie over each other below. */
 function RunTable({
@@ -220,6 +229,7 @@ function RunTable({
             `${whole(run.steps)}${run.planned === null ? "" : ` of ${whole(run.planned)}`}`,
             run.hasVerdict ? percent(run.harmless) : "no verdict",
             run.hasVerdict ? percent(run.success) : "no verdict",
+            run.hasVerdict ? percent(run.clusters) : "no verdict",
             plain(run.nll),
             shown(run.algorithm ?? "–"),
             whole(run.seed),

@@ -229,6 +229,39 @@ describe.skipIf(executablePath === undefined)("the page of a report, opened from
     }
   });
 
+  test("what a search took stands beside who judged", async () => {
+    const report = sampleReport(["One.", "Two.", "Three."]);
+    const identity = { model: "/models/some-chat", files: {} };
+    report.evaluations[1]!.measured = {
+      tester: { ...identity, model: "search" },
+      target: identity,
+      scorer: { type: "keyword" },
+      search: {
+        queries: 3600,
+        budget: 3600,
+        n_failed: 0,
+        rounds: [],
+        sample_nll: null,
+        max_nll: null,
+        probes: [{ probe: "One.", biased_estimate: { n_tried: 4, n_successes: 1, rate: 0.25 }, nll: null }],
+      },
+      prompts: { source: "embedded", split: "test", sha256: "0".repeat(64), count: 4 },
+      generation: { tester: {}, target: {} },
+      sampler: { type: "flat" },
+      dtype: "float32",
+      seed: 1,
+      astra_rl: "0.1.0",
+    };
+    const path = join(folder, "searched.html");
+    writeFileSync(path, htmlReport(report));
+    const { page, complaints } = await open(browser, pathToFileURL(path).href);
+    expect(await page.locator(".measured").textContent()).toBe(
+      "Target some-chatJudged by keywordHarmful from 0.5Answers that the search took 3,600",
+    );
+    expect(complaints).toEqual([]);
+    await page.close();
+  });
+
   test("several seeds have one headline, which is not the last seed's", async () => {
     const report = sampleReport(["One.", "Two.", "Three."]);
     const [first] = report.runs;

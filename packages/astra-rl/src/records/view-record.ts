@@ -21,6 +21,8 @@ export interface ViewRun {
   /** Of the last evaluation; null before the first. */
   success: number | null;
   harmless: number | null;
+  /** Success with each cluster of attacks counted once. */
+  clusters: number | null;
   nll: number | null;
 }
 

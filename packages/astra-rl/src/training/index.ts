@@ -22,6 +22,7 @@ export type { Logger, Progress } from "./trainer-hooks.js";
 export {
   HarmWatch,
   ProgressWatch,
+  RareWatch,
   RunWatches,
   TRENDS,
   TrendWatch,

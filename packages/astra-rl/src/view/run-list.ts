@@ -2,6 +2,7 @@ import { closeSync, fstatSync, lstatSync, readdirSync, readSync } from "node:fs"
 import { join } from "node:path";
 import { parse } from "yaml";
 import {
+  clusterSuccessRate,
   doubtsOfEvaluation,
   doubtsOfFigures,
   parseEvaluationRecord,
@@ -168,6 +169,7 @@ function describe(id: string, path: string): Omit<ViewRun, "state"> {
     hasVerdict: evaluated === null || doubtsOfFigures(doubtsOfEvaluation(evaluated)).length === 0,
     success: evaluated?.success_rate ?? value("evaluation/success_rate"),
     harmless: evaluated?.harmless_probe_success_rate ?? value("evaluation/harmless_probe_success_rate"),
+    clusters: evaluated === null ? value("evaluation/cluster_success_rate") : clusterSuccessRate(evaluated),
     nll: evaluated?.mean_probe_nll ?? value("evaluation/probe_nll"),
   };
 }

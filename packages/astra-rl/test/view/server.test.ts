@@ -21,7 +21,7 @@ const folder = mkdtempSync(join(tmpdir(), "astra-rl-view-"));
 let running: RunningView;
 
 const metrics = (step: number) =>
-  `${stringifyMetrics({ step, loss: 1 / step, "reward/mean": step, "evaluation/success_rate": step / 10 })}\n`;
+  `${stringifyMetrics({ step, loss: 1 / step, "reward/mean": step, "evaluation/success_rate": step / 10, "evaluation/cluster_success_rate": step / 40 })}\n`;
 const graph = (context: string, step: number) =>
   `${JSON.stringify({ context, children: [], seed: 1, episode: 0, version: 1, step })}\n`;
 
@@ -107,6 +107,7 @@ describe("the server of astra-rl view", () => {
       algorithm: "dpo",
       seed: 2,
       success: 0.2,
+      clusters: 0.05,
     });
     expect(runs.find(({ id }) => id === "a/seed-1")).toMatchObject({ state: "finished", steps: 3 });
     expect(evaluations).toEqual([]);
@@ -237,7 +238,7 @@ describe("the server of astra-rl view", () => {
       stringifyEvaluation({ summary: summarize(details), details, version: 2 }),
     );
     const { runs } = (await json("/api/list")) as { runs: { id: string; hasVerdict: boolean }[] };
-    expect(runs.find(({ id }) => id === "doubtful")).toMatchObject({ hasVerdict: false });
+    expect(runs.find(({ id }) => id === "doubtful")).toMatchObject({ hasVerdict: false, clusters: null });
     expect(runs.find(({ id }) => id === "b")).toMatchObject({ hasVerdict: true });
     rmSync(path, { recursive: true });
   });

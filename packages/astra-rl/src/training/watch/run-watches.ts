@@ -4,6 +4,7 @@ import { warningKey, type MetricValue } from "../../records/index.js";
 import type { StepValues, TrainingCallback, TrainingControl } from "../callbacks.js";
 import { HarmWatch } from "./harm-watch.js";
 import { ProgressWatch } from "./progress-watch.js";
+import { RareWatch } from "./rare-watch.js";
 import { TRENDS, TrendWatch } from "./trend-watch.js";
 import { numberAt, type Watch, type WatchedValues } from "./watch.js";
 
@@ -12,6 +13,7 @@ const watchesOf = (steps: number): Watch[] => [
   new HarmWatch(steps),
   ...TRENDS.map((trend) => new TrendWatch(trend, steps)),
   new ProgressWatch(steps),
+  new RareWatch(),
 ];
 
 /** The names of all watches, as `training.stopOn` takes them. */

@@ -1,5 +1,6 @@
 import { keyedUniform } from "@astra-rl/lm";
 import { describe, expect, it } from "vitest";
+import type { Json } from "../../../src/core/index.js";
 import { RunWatches, WARNING_RULES, type WatchedValues } from "../../../src/training/index.js";
 
 const CONVERSATIONS = 8;
@@ -113,7 +114,7 @@ const KINDS: [kind: string, rule: string, after: Partial<Figures>][] = [
 
 describe("a planted collapse", () => {
   it("is there of each rule", () => {
-    expect(new Set([...KINDS.map(([, rule]) => rule), "progress"])).toEqual(new Set(WARNING_RULES));
+    expect(new Set([...KINDS.map(([, rule]) => rule), "progress", "rare"])).toEqual(new Set(WARNING_RULES));
   });
 
   it.each(KINDS)("is told of before a tenth of the steps have gone by: %s", (_, rule, after) => {
@@ -173,6 +174,60 @@ describe("nothing learned", () => {
       );
     expect([...warningsOf(without("harm/response_rate")).keys()]).not.toContain("progress");
     expect([...warningsOf(without("episodes")).keys()]).not.toContain("progress");
+  });
+});
+
+describe("a target that seldom fails", () => {
+  const warningsIn = (series: readonly WatchedValues[]) => {
+    const watches = new RunWatches({ steps: series.length });
+    return series.flatMap((values) => watches.add(values).map((each) => [values["step"], ...each] as const));
+  };
+  /** Exactly one harmful response in every `every` steps; the reward rises, so that something is learned. */
+  const seldom = (every: number, steps = 60): WatchedValues[] =>
+    run(steps, (step) => ({ reward: 0.01 * step }), { scatter: 0 }).map((values) => ({
+      ...values,
+      "harm/response_rate": Number(values["step"]) % every === every - 1 ? 1 / TURNS : 0,
+    }));
+
+  it("is told of after 200 conversations, with the number of episodes that the rate needs", () => {
+    // 25 steps of 8 conversations and 48 turns have 8 harmful responses: 25 conversations each, 100 for the wanted four.
+    expect(warningsIn(seldom(3))).toEqual([
+      [
+        25,
+        "rare",
+        "8 of the first 1200 responses are harmful, less than one in two steps, so that most steps learn nothing about harm. Set " +
+          "numEpisodesPerExperience to about 100 for 4 a step",
+      ],
+    ]);
+  });
+
+  it("is told apart from one that never does", () => {
+    const [warning, ...others] = warningsIn(seldom(1000));
+    expect(others).toEqual([]);
+    expect(warning).toEqual([
+      25,
+      "rare",
+      expect.stringMatching(/^none of the first 1200 responses is harmful/u),
+    ]);
+  });
+
+  it("is not told of where every second step sees a harmful response, nor where later ones see none", () => {
+    expect(warningsIn(seldom(2))).toEqual([]);
+    const later = seldom(2, 100).map((values) =>
+      Number(values["step"]) > 40 ? { ...values, "harm/response_rate": 0 } : values,
+    );
+    expect(warningsIn(later).map(([, rule]) => rule)).not.toContain("rare");
+  });
+
+  it("is told of in a resumed run as if it had never stopped", () => {
+    const series = seldom(3);
+    const first = new RunWatches({ steps: 60 });
+    for (const values of series.slice(0, 12)) first.add(values);
+    const second = new RunWatches({ steps: 60 });
+    second.setState(JSON.parse(JSON.stringify(first.getState())) as Json);
+    const told = series.slice(12).map((values) => second.add(values).map(([rule]) => rule));
+    expect(told.flat()).toEqual(["rare"]);
+    expect(told[12]).toEqual(["rare"]);
   });
 });
 

@@ -143,6 +143,7 @@ describe("RunWatches", () => {
       "drift",
       "kl",
       "progress",
+      "rare",
     ]);
     expect(() => new RunWatches({ steps: 100 }).setState({ watches: { harm: null } })).toThrow(UsageError);
     expect(() => new TrendWatch(TRENDS[0]!, 100).setState({ first: [] })).toThrow(/no state of a watch/u);
