@@ -36,7 +36,7 @@ export async function probeServers(system: System): Promise<ServerFindings> {
       seed_repeats: repeats,
     };
     made.notes.push(
-      `${name}: ${server.options.model} at ${server.options.baseURL}` +
+      `${name}: ${server.options.model} at ${server.baseURL}` +
         (repeats === false ? "; equal seeds give different answers" : ""),
     );
     const warn = (fact: string) => made.warnings.push(`the ${name}'s server ${fact}`);

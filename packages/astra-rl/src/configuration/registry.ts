@@ -26,7 +26,7 @@ export const KIND_SECTIONS = Object.keys(DEFAULT_TYPES) as KindSectionName[];
 const isKind = (value: unknown): value is Kind =>
   typeof value === "object" && value !== null && "role" in value && "make" in value && "schema" in value;
 
-/** Every kind exported by the stages: the default of its role first, the others by name. */
+/** Every kind, or list of kinds, exported by the stages: the default of its role first, the others by name. */
 const KINDS: readonly Kind[] = [
   servers,
   models,
@@ -38,7 +38,7 @@ const KINDS: readonly Kind[] = [
   algorithms,
   training,
 ]
-  .flatMap((stage) => Object.values<unknown>(stage).filter(isKind))
+  .flatMap((stage) => Object.values<unknown>(stage).flat().filter(isKind))
   .sort((a, b) => Number(isDefault(b)) - Number(isDefault(a)) || a.name.localeCompare(b.name));
 
 function isDefault({ role, name }: Kind): boolean {

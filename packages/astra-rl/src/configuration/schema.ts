@@ -8,7 +8,7 @@ import { presetHas, PRESET_WEIGHTS, REWARD_PRESETS } from "../reward/index.js";
 import { DEFAULT_SAMPLING, TARGET_READS } from "../system/index.js";
 import { trainingSection } from "../training/index.js";
 import { FREE, kindSchema, nestedSections, SAME_CONTENT, type ModuleTypes } from "./kind-schema.js";
-import { DEFAULT_TYPES, KIND_SECTIONS } from "./registry.js";
+import { DEFAULT_TYPES, KIND_SECTIONS, kindsOf } from "./registry.js";
 
 /** Name of the package's own prompts and scorer, and prefix of its models. */
 export const EMBEDDED = "embedded";
@@ -44,16 +44,18 @@ const formattedModel = z
 
 /** A model behind an API. */
 const served = kindSchema("target", {});
+const SERVED = `type: ${kindsOf("target")
+  .map(({ name }) => name)
+  .join(" or ")}`;
 
 const tester = z
   .union([model, formattedModel, served], {
-    error:
-      "must be a folder, a hub id, a section with path, the checkpoint, and how it reads conversations, or one with type: openai",
+    error: `must be a folder, a hub id, a section with path, the checkpoint, and how it reads conversations, or one with ${SERVED}`,
   })
   .meta({ path: "model", kind: "target" });
 
 const likelihood = z
-  .union([model, served], { error: "must be a folder, a hub id, or a section with type: openai" })
+  .union([model, served], { error: `must be a folder, a hub id, or a section with ${SERVED}` })
   .meta({ path: "model", kind: "target" });
 
 /** A checkpoint, or a custom target. */
@@ -61,7 +63,7 @@ const target = z
   .union([model, formattedModel, served, moduleSection], {
     error:
       "must be a folder, a hub id, an export of a module such as ./file.js#name, a section with path, the checkpoint, and how it " +
-      "reads conversations, or one with type: openai",
+      `reads conversations, or one with ${SERVED}`,
   })
   .meta({ path: "model", kind: "target" });
 

@@ -1,5 +1,6 @@
 import { groupByVoice, leadsProbe, PARAGRAPH, systemOf, type Voice } from "@astra-rl/lm";
 import type { Conversation } from "../core/index.js";
+import type { Asked } from "./dialects/index.js";
 import type { ServerOptions } from "./options.js";
 
 export interface ChatMessage {
@@ -42,7 +43,7 @@ export function plainText(
 const AROUND_MESSAGE = 32;
 
 /** At most one token for each byte, as in byte-level vocabularies, and what templates add. */
-export function mostTokens(asked: { messages?: readonly ChatMessage[] } | { prompt: string }): number {
-  const texts = "prompt" in asked ? [asked.prompt] : (asked.messages ?? []).map(({ content }) => content);
+export function mostTokens(asked: Asked): number {
+  const texts = "prompt" in asked ? [asked.prompt] : asked.messages.map(({ content }) => content);
   return texts.reduce((sum, text) => sum + Buffer.byteLength(text) + AROUND_MESSAGE, AROUND_MESSAGE);
 }

@@ -3,8 +3,9 @@ import type { z } from "zod";
 import { RecordedFailure, type Conversation, type Failure, type Message, type Model } from "../core/index.js";
 import { parseOptions } from "../options/index.js";
 import { mostTokens, plainText } from "./conversation.js";
+import { dialectOf } from "./dialects/index.js";
 import { serverOptions } from "./options.js";
-import { LIMITS, PROBE_ATTEMPTS, QUESTIONS, type ServerTraits } from "./probe.js";
+import { PROBE_ATTEMPTS, QUESTIONS, type ServerTraits } from "./probe.js";
 import { promptLogprobs } from "./prompt-logprobs.js";
 import { ServedModel, together } from "./served-model.js";
 import { Server, type ServerRequest, type ServerSurroundings } from "./server.js";
@@ -33,7 +34,7 @@ export class HTTPLikelihood extends ServedModel implements Model {
     const options = parseOptions(where, serverOptions, server);
     if (options.api !== "completions") {
       throw new UsageError(
-        `${where}.api: only /completions returns log-probabilities of what it reads; set api: completions`,
+        `${where}.api: only /completions returns log-probabilities of what it reads; take type: openai with api: completions`,
       );
     }
     super(name, new Server(where, options, surroundings));
@@ -48,13 +49,13 @@ export class HTTPLikelihood extends ServedModel implements Model {
     if (!found || found.length === 0) {
       const reason = failure === undefined ? "" : ` (${failure.message})`;
       throw new UsageError(
-        `${server.where}: ${server.options.baseURL} returns no log-probabilities of a prompt (echo: true, logprobs: 1)${reason}; ` +
+        `${server.where}: ${server.baseURL} returns no log-probabilities of a prompt (echo: true, logprobs: 1)${reason}; ` +
           "name a checkpoint, or a server that returns them, such as vLLM",
       );
     }
     this.isChatWithoutMarks = !this.tellsSpeakers && (await this.#answersChats());
     return {
-      limit: LIMITS[0],
+      limit: server.dialect.limits[0],
       limitHolds: null,
       omitted: [],
       missed: [],
@@ -69,7 +70,12 @@ export class HTTPLikelihood extends ServedModel implements Model {
     const messages = [{ role: "user", content: QUESTIONS.short }] as const;
     const body = { model: this.server.options.model, messages, max_tokens: 8 };
     const most = { input: mostTokens(body), output: 8 };
-    const { answer, failure } = await this.server.ask({ body, most, attempts: 1, api: "chat" });
+    const { answer, failure } = await this.server.ask({
+      body,
+      most,
+      attempts: 1,
+      dialect: dialectOf("chat"),
+    });
     return answer !== undefined || failure.cause === "reasoning";
   }
 

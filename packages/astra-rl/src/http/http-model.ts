@@ -14,9 +14,10 @@ import {
 } from "../core/index.js";
 import { parseOptions } from "../options/index.js";
 import { chatMessages, plainText } from "./conversation.js";
+import type { Asked } from "./dialects/index.js";
 import { serverOptions } from "./options.js";
 import { probeServer, type ServerTraits } from "./probe.js";
-import { ServedModel, together } from "./served-model.js";
+import { checkTemperature, ServedModel, together } from "./served-model.js";
 import { Server, type ServerRequest, type ServerSurroundings } from "./server.js";
 import type { z } from "zod";
 
@@ -31,7 +32,7 @@ export interface HTTPModelOptions {
 const PROBE_TOKENS = 8;
 
 /**
- * A model behind an OpenAI-compatible API. Rows fail one by one; a row that failed after its retries is a Failure, with its
+ * A model behind a server. Rows fail one by one; a row that failed after its retries is a Failure, with its
  * cause. Its messages have no token ids, so that other models encode them as texts.
  *
  * Equal keys and conversations give equal messages within a run: answers are kept in the run's journal.
@@ -55,6 +56,11 @@ export class HTTPModel extends ServedModel implements Model {
       );
     }
     super(name, new Server(where, options, surroundings));
+    checkTemperature(
+      `generation.${role}.temperature`,
+      resolved.greedy ? 0 : resolved.temperature,
+      this.server,
+    );
     this.#sampling = resolved;
   }
 
@@ -64,12 +70,23 @@ export class HTTPModel extends ServedModel implements Model {
     return greedy || topK === 1;
   }
 
-  protected findTraits(): Promise<ServerTraits> {
+  protected async findTraits(): Promise<ServerTraits> {
     const minNewTokens = Math.min(this.#sampling.minNewTokens, PROBE_TOKENS);
     const sampling = { ...this.#sampling, maxNewTokens: PROBE_TOKENS, minNewTokens };
-    return probeServer(this.server, (traits, { question, seed, ...changed }) =>
-      this.#request(Conversation.of(question), seed, { ...sampling, ...changed }, traits),
+    const traits = await probeServer(this.server, (known, { question, seed, ...changed }) =>
+      this.#request(this.#asked(Conversation.of(question)), seed, { ...sampling, ...changed }, known),
     );
+    return { ...traits, missed: [...this.#lacked(), ...traits.missed] };
+  }
+
+  /** Options that change an answer, and that the API has no parameter for. */
+  #lacked(): string[] {
+    const { minNewTokens, repetitionPenalty } = this.#sampling;
+    const { parameters } = this.server.dialect;
+    return [
+      ...(minNewTokens > 0 && parameters.minNewTokens === undefined ? ["minNewTokens"] : []),
+      ...(repetitionPenalty !== 1 && parameters.repetitionPenalty === undefined ? ["repetitionPenalty"] : []),
+    ];
   }
 
   async generate(
@@ -89,41 +106,32 @@ export class HTTPModel extends ServedModel implements Model {
   ): Promise<Message | Failure> {
     const { role } = this;
     const key = [seed, episode, node, draw];
-    const { body, most } = this.#request(conversation, seedOf(key), this.#sampling, traits);
+    const asked = this.#asked(conversation);
+    const request = this.#request(asked, seedOf(key), this.#sampling, traits);
     // What the server takes may differ after a restart; what was asked does not.
-    const what = [role, key, body["messages"] ?? body["prompt"], this.#sampling];
-    const reply = await this.reply(what, { body, most });
+    const what = [role, key, "prompt" in asked ? asked.prompt : asked.messages, this.#sampling];
+    const reply = await this.reply(what, request);
     if (reply.answer === undefined) return { ...reply.failure, stage: role };
     const { text, ending } = reply.answer;
     const note = reply.answer.note ?? (ending === "cut" ? "unfinished" : null);
     return note === null ? new Message(role, text) : new NotedMessage(role, text, note);
   }
 
-  /** Every sampling value is sent: a server's own defaults may come from the model's files. */
+  #asked(conversation: Conversation): Asked {
+    const { dialect, options } = this.server;
+    return dialect.isChat
+      ? { messages: chatMessages(conversation, this.role, options.system ?? null) }
+      : { prompt: plainText(conversation, this.role, options) };
+  }
+
   #request(
-    conversation: Conversation,
+    asked: Asked,
     seed: number,
-    sampling: Required<Sampling>,
+    { greedy, temperature, topK, topP, ...sampling }: Required<Sampling>,
     traits: Pick<ServerTraits, "limit" | "omitted">,
   ): ServerRequest {
-    const { options } = this.server;
-    const { maxNewTokens, minNewTokens, temperature, topK, topP, repetitionPenalty, greedy, stopStrings } =
-      sampling;
-    const texts =
-      options.api === "chat"
-        ? { messages: chatMessages(conversation, this.role, options.system ?? null) }
-        : { prompt: plainText(conversation, this.role, options) };
-    const given = {
-      temperature: greedy ? 0 : temperature,
-      top_p: greedy ? 1 : topP,
-      seed,
-      ...(stopStrings.length > 0 ? { stop: stopStrings } : {}),
-      // Extensions of the API, neutral where they would change nothing.
-      ...(topK > 0 && !greedy ? { top_k: topK } : {}),
-      ...(minNewTokens > 0 ? { min_tokens: minNewTokens } : {}),
-      ...(repetitionPenalty !== 1 ? { repetition_penalty: repetitionPenalty } : {}),
-    };
-    return this.requestOf(texts, maxNewTokens, given, traits);
+    const drawn = greedy ? { temperature: 0, topP: 1, topK: 0 } : { temperature, topP, topK };
+    return this.requestOf(asked, { ...sampling, ...drawn, seed }, traits);
   }
 }
 

@@ -1,11 +1,11 @@
-// Models behind an OpenAI-compatible API. Must not know: systems, how a run is assembled, the command line.
+// Models behind servers. Must not know: systems, how a run is assembled, the command line.
 export type { Cost } from "./budget.js";
 export { BudgetError } from "./budget.js";
 export { HTTPLikelihood } from "./http-likelihood.js";
 export { HTTPModel, HTTPTester, type HTTPModelOptions } from "./http-model.js";
 export { AnswerJournal } from "./journal.js";
 export { judgeKind, JudgeScorer, type JudgeOptions } from "./judge-scorer.js";
-export { openaiKind } from "./kind.js";
+export { serverKinds } from "./kind.js";
 export type { Clock } from "./limiter.js";
 export type { ServerOptions } from "./options.js";
 export type { ServerTraits } from "./probe.js";

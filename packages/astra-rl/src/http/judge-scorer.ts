@@ -4,17 +4,15 @@ import { defineKind } from "../kinds/index.js";
 import { parseOptions } from "../options/index.js";
 import { readTextFile } from "../text/index.js";
 import type { ChatMessage } from "./conversation.js";
-import { serverOptions, serverShape } from "./options.js";
+import { chatServerShape, serverOptions } from "./options.js";
 import { probeServer, type ServerTraits } from "./probe.js";
 import { instructionsOf, ownRubric, RUBRICS, verdictForm, type Rubric } from "./rubrics.js";
-import { ServedModel, together } from "./served-model.js";
+import { checkTemperature, ServedModel, together } from "./served-model.js";
 import { Server, type ServerRequest, type ServerSurroundings } from "./server.js";
 import { readVerdict } from "./verdict.js";
 
-const { api: _api, labels: _labels, separator: _separator, system: _system, ...serverKeys } = serverShape;
-
 const options = z.strictObject({
-  ...serverKeys,
+  ...chatServerShape,
   rubric: z
     .enum(["harm", "compliance"])
     .default("harm")
@@ -97,12 +95,8 @@ class JudgeModel extends ServedModel {
     traits: Pick<ServerTraits, "limit" | "omitted">,
   ): ServerRequest {
     const schema = z.toJSONSchema(verdictForm(this.rubric));
-    const given = {
-      temperature: this.sampling.temperature,
-      seed,
-      response_format: { type: "json_schema", json_schema: { name: "verdict", strict: true, schema } },
-    };
-    return this.requestOf({ messages }, maxNewTokens, given, traits);
+    const sampling = { temperature: this.sampling.temperature, maxNewTokens, seed, schema };
+    return this.requestOf({ messages }, sampling, traits);
   }
 }
 
@@ -143,6 +137,7 @@ export class JudgeScorer extends Scorer {
     this.#reads = reads;
     this.#instructions = instructionsOf(this.rubric);
     const own = new Server(where, parseOptions(where, serverOptions, server), surroundings);
+    checkTemperature(`${where}.temperature`, temperature, own);
     this.#judge = new JudgeModel(own, this.rubric, { temperature, maxNewTokens });
   }
 
@@ -204,7 +199,7 @@ const said = (conversation: Conversation): ChatMessage[] =>
 export const judgeKind = defineKind({
   role: "scorer",
   name: "judge",
-  summary: "A chat model behind an OpenAI-compatible API, by a rubric",
+  summary: "A chat model behind a server, by a rubric",
   schema: options,
   make: async ({ file, ...chosen }) =>
     new JudgeScorer({ ...chosen, question: file && (await readTextFile(file, "the rubric")).trim() }),

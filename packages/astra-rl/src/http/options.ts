@@ -1,11 +1,9 @@
 import { UsageError } from "@astra-rl/torch";
 import { z } from "zod";
 import { modelFormatShape } from "../models/index.js";
+import { DIALECTS, dialectOf, PROVIDERS, type Dialect, type Provider } from "./dialects/index.js";
 
 const FREE = { resume: "free" };
-
-/** The API of OpenAI itself, the only one that gets OPENAI_API_KEY without being told so. */
-export const OPENAI_URL = "https://api.openai.com/v1";
 
 /** Longest timeout in seconds: Node.js gives up on a connection that is silent for longer. */
 const MOST_SECONDS = 300;
@@ -21,23 +19,30 @@ const variable = z.string().refine((name) => VARIABLE.test(name), {
 
 const whole = (least: number) => z.int().min(least);
 
-/** Options of a model behind an OpenAI-compatible API. */
-export const serverShape = {
-  baseURL: z
-    .string()
-    .default(OPENAI_URL)
-    .meta(FREE)
-    .describe("Base URL of the API, such as http://localhost:8000/v1; /chat/completions is appended"),
-  model: z.string().min(1).describe("The model's name on the server"),
-  api: z
-    .enum(["chat", "completions"])
-    .default("chat")
-    .describe("chat: /chat/completions. completions: /completions, which continues a text; for base models"),
+const baseURL = z
+  .string()
+  .meta(FREE)
+  .describe("Base URL of the API, such as http://localhost:8000/v1; the API's path is appended");
+
+type API = (typeof DIALECTS)[number]["api"];
+
+/** The option that chooses among dialects, the first of which is the default. */
+const apiOf = (dialects: readonly Dialect[]) =>
+  z
+    .enum(dialects.map(({ api }) => api as API))
+    .default(dialects[0]!.api as API)
+    .describe(dialects.map(({ api, path, use }) => `${api}: /${path}${use}`).join(". "));
+
+const model = z.string().min(1).describe("The model's name on the server");
+
+/** Options of every model behind a server, in addition to its place, name and API. */
+const commonShape = {
   apiKeyEnv: variable
     .optional()
     .meta(FREE)
     .describe(
-      "Environment variable that holds the API key. Default: OPENAI_API_KEY if baseURL is OpenAI's own, else no key",
+      `Environment variable that holds the API key. Default: ${PROVIDERS.map(({ keyVariable }) => keyVariable).join(" or ")} ` +
+        "if baseURL is its provider's own, else no key",
     ),
   headers: z
     .record(z.string().regex(/^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/, "must be the name of a header"), variable)
@@ -46,17 +51,12 @@ export const serverShape = {
     .describe(
       "Additional headers, each with the environment variable that holds its value: {api-key: MY_KEY}",
     ),
-  system: z.string().min(1).optional().describe("chat: the system prompt"),
-  labels: modelFormatShape.labels.describe(
-    'completions: text before a message, by its origin, such as {tester: "User: ", target: "Bot: "}',
-  ),
-  separator: modelFormatShape.separator.describe('completions: text between two messages, such as "\\n"'),
   concurrency: whole(1)
     .max(1024)
     .default(64)
     .meta(FREE)
     .describe(
-      "Maximum number of concurrent requests; reduced while the server is overloaded (status 429 or 503)",
+      "Maximum number of concurrent requests; reduced while the server is overloaded (status 429, 503 or 529)",
     ),
   timeout: z
     .number()
@@ -106,21 +106,73 @@ export const serverShape = {
     .describe("Price of tokens, for budget.dollars and the summary"),
 };
 
-export const serverOptions = z.strictObject(serverShape).superRefine((given, context) => {
+/** How a model of some dialects reads conversations. */
+const readingShape = {
+  system: z.string().min(1).optional().describe("Chats: the system prompt"),
+  labels: modelFormatShape.labels.describe(
+    'completions: text before a message, by its origin, such as {tester: "User: ", target: "Bot: "}',
+  ),
+  separator: modelFormatShape.separator.describe('completions: text between two messages, such as "\\n"'),
+};
+
+const CHATS = DIALECTS.filter(({ isChat }) => isChat);
+
+/** Options of a server that is asked in chats of its caller's. */
+export const chatServerShape = {
+  baseURL: baseURL
+    .optional()
+    .describe(`${baseURL.description}. Default: the provider's own, ${CHATS[0]!.provider.baseURL}`),
+  model,
+  api: apiOf(CHATS),
+  ...commonShape,
+};
+
+interface Given {
+  baseURL?: string | undefined;
+  api: string;
+  labels?: unknown;
+  separator?: unknown;
+  system?: unknown;
+  budget: { dollars?: number | undefined };
+  price?: unknown;
+}
+
+function check(given: Given, context: z.RefinementCtx): void {
   const issue = (path: string[], message: string) => context.addIssue({ code: "custom", path, message });
-  const problem = urlProblem(given.baseURL);
+  const problem = given.baseURL === undefined ? null : urlProblem(given.baseURL);
   if (problem !== null) issue(["baseURL"], problem);
-  for (const key of given.api === "chat" ? (["labels", "separator"] as const) : (["system"] as const)) {
+  const { isChat } = dialectOf(given.api);
+  for (const key of isChat ? (["labels", "separator"] as const) : (["system"] as const)) {
     if (given[key] === undefined) continue;
-    const other = given.api === "chat" ? "completions" : "chat";
+    const other = isChat ? "completions" : "chat";
     issue([key], `belongs to api: ${other}; leave it out, or set api to ${other}`);
   }
   if (given.budget.dollars !== undefined && given.price === undefined) {
     issue(["budget", "dollars"], "needs the price of tokens; add price: {input: …, output: …}");
   }
-});
+}
+
+/** Options of a model behind a server, of any API. */
+export const serverOptions = z
+  .strictObject({ ...chatServerShape, api: apiOf(DIALECTS), ...readingShape })
+  .superRefine(check);
 
 export type ServerOptions = z.output<typeof serverOptions>;
+
+/** Options of a model behind a provider's servers: those of `serverOptions` that it has a use for. */
+export function optionsOf(provider: Provider): typeof serverOptions {
+  const dialects = DIALECTS.filter((each) => each.provider === provider);
+  const { labels, separator, system } = readingShape;
+  const schema = z.strictObject({
+    baseURL: baseURL.default(provider.baseURL),
+    model,
+    api: apiOf(dialects),
+    ...commonShape,
+    ...(dialects.some(({ isChat }) => isChat) ? { system } : {}),
+    ...(dialects.some(({ isChat }) => !isChat) ? { labels, separator } : {}),
+  });
+  return schema.superRefine(check) as unknown as typeof serverOptions;
+}
 
 /** Why a URL is refused; never shows it, since it may hold a password. */
 function urlProblem(text: string): string | null {
@@ -149,7 +201,12 @@ export interface Credentials {
  */
 export function readCredentials(
   where: string,
-  { baseURL, apiKeyEnv, headers }: Pick<ServerOptions, "baseURL" | "apiKeyEnv" | "headers">,
+  {
+    api,
+    baseURL = dialectOf(api).provider.baseURL,
+    apiKeyEnv,
+    headers,
+  }: Pick<ServerOptions, "baseURL" | "api" | "apiKeyEnv" | "headers">,
   environment: Readonly<Record<string, string | undefined>> = process.env,
 ): Credentials {
   const made: Credentials = { headers: {}, secrets: [] };
@@ -168,9 +225,11 @@ export function readCredentials(
     made.secrets.push(value);
     return value;
   };
-  const isOpenAI = new URL(baseURL).host === new URL(OPENAI_URL).host;
-  const keyName = apiKeyEnv ?? (isOpenAI ? "OPENAI_API_KEY" : null);
-  if (keyName !== null) made.headers["authorization"] = `Bearer ${read("apiKeyEnv", keyName)}`;
+  const dialect = dialectOf(api);
+  const { provider } = dialect;
+  const isOwn = new URL(baseURL).host === new URL(provider.baseURL).host;
+  const keyName = apiKeyEnv ?? (isOwn ? provider.keyVariable : null);
+  Object.assign(made.headers, dialect.headers(keyName === null ? null : read("apiKeyEnv", keyName)));
   for (const [name, variableName] of Object.entries(headers)) {
     made.headers[name.toLowerCase()] = read(`headers.${name}`, variableName);
   }

@@ -1,14 +1,11 @@
 import type { Sampling } from "@astra-rl/lm";
 import { UsageError } from "@astra-rl/torch";
-import { NEUTRAL } from "./neutral.js";
 import type { Server, ServerRequest } from "./server.js";
-
-export const LIMITS = ["max_tokens", "max_completion_tokens"] as const;
 
 /** Observed behavior of a server; nothing is assumed from its name. */
 export interface ServerTraits {
   /** The parameter that limits an answer. */
-  limit: (typeof LIMITS)[number];
+  limit: string;
   /** Whether answers keep to it; null where the server counts no tokens. */
   limitHolds: boolean | null;
   /** Parameters that it rejects, and that are not sent. */
@@ -38,8 +35,8 @@ export type ProbeRequest = Partial<Sampling> & { question: string; seed: number 
 /** Few: a run should not take minutes to say that a server is not there. */
 export const PROBE_ATTEMPTS = 3;
 
-/** Never left out: without them a request makes no sense, or its answer has no limit. */
-const NEEDED: readonly string[] = ["model", "messages", "prompt", "max_completion_tokens"];
+/** Never left out: without them a request makes no sense. */
+const NEEDED: readonly string[] = ["model", "messages", "prompt", "system"];
 
 /**
  * Asks a server a few short questions: which parameters it takes and which it ignores, whether its limit of tokens holds,
@@ -52,7 +49,10 @@ export async function probeServer(
   server: Server,
   requestOf: (traits: Pick<ServerTraits, "limit" | "omitted">, asked: ProbeRequest) => ServerRequest,
 ): Promise<ServerTraits> {
-  const known: { limit: ServerTraits["limit"]; omitted: string[] } = { limit: "max_tokens", omitted: [] };
+  const { dialect } = server;
+  const { limits, scores } = dialect;
+  const known = { limit: limits[0], omitted: [] as string[] };
+  const isNeutral = (name: string, body: Asked["body"]) => dialect.isNeutral(name, body[name]);
   const ask = async (seed: number, changed: Partial<ProbeRequest> = {}, extra: object = {}) => {
     const { body, most } = requestOf(known, { question: QUESTIONS.varied, seed, ...changed });
     return {
@@ -63,18 +63,20 @@ export async function probeServer(
   };
   let first = await ask(1);
   const missed: string[] = [];
-  for (let refused = refusedBy(first); refused.length > 0; refused = refusedBy(first)) {
-    if (refused[0] === "max_tokens") known.limit = "max_completion_tokens";
+  const refusedNow = () => refusedBy(first, (name) => isNeutral(name, first.body), limits.at(-1)!);
+  for (let refused = refusedNow(); refused.length > 0; refused = refusedNow()) {
+    if (refused[0] === known.limit) known.limit = limits[1]!;
     else {
       known.omitted.push(...refused);
-      missed.push(...refused.filter((name) => !isNeutral(name, first)));
+      missed.push(...refused.filter((name) => !isNeutral(name, first.body)));
     }
     first = await ask(1);
   }
   let holds = keepsLimit(first);
-  if (holds === false) {
+  const another = limits.find((name) => name !== known.limit);
+  if (holds === false && another !== undefined) {
     const before = known.limit;
-    known.limit = LIMITS.find((name) => name !== before)!;
+    known.limit = another;
     const other = await ask(1);
     if (keepsLimit(other) === true) [first, holds] = [other, true];
     else known.limit = before;
@@ -82,7 +84,7 @@ export async function probeServer(
   const { answer } = first.reply;
   if (answer === undefined) {
     throw new UsageError(
-      `${server.where}: no answer from ${server.options.baseURL}: ${first.reply.failure.message}; check baseURL and model, and ` +
+      `${server.where}: no answer from ${server.baseURL}: ${first.reply.failure.message}; check baseURL and model, and ` +
         "that the server is running",
     );
   }
@@ -93,8 +95,7 @@ export async function probeServer(
         "allowed), so that a limit of tokens or dollars cannot hold; limit calls instead",
     );
   }
-  const scores = server.options.api === "chat" ? { logprobs: true } : { logprobs: 1 };
-  const scored = (await ask(1, {}, scores)).reply.answer;
+  const scored = scores === null ? undefined : (await ask(1, {}, scores)).reply.answer;
   const [again, other] = [scored ?? (await ask(1)).reply.answer, (await ask(2)).reply.answer];
   const isEqual = again?.text === answer.text;
   const isVaried = other?.text !== answer.text;
@@ -117,7 +118,7 @@ export async function probeServer(
   };
   const ignored: string[] = [];
   for (const [name, hasEffect] of Object.entries(effects)) {
-    if (name in first.body && !isNeutral(name, first) && !(await hasEffect())) ignored.push(name);
+    if (name in first.body && !isNeutral(name, first.body) && !(await hasEffect())) ignored.push(name);
   }
   return {
     ...known,
@@ -136,23 +137,25 @@ type Asked = {
   most: { output: number };
 };
 
-const isNeutral = (name: string, { body }: Asked) =>
-  NEUTRAL[name] !== undefined && body[name] === NEUTRAL[name];
-
 /**
  * The parameter that the server names when it refuses a request; where it names none, all that a server may not know and that
  * change nothing; empty if it refuses none.
+ *
+ * @param lastLimit never left out: without it an answer has no limit
  */
-function refusedBy(asked: Asked): string[] {
-  const { reply, body } = asked;
+function refusedBy(
+  { reply, body }: Asked,
+  isNeutral: (name: string) => boolean,
+  lastLimit: string,
+): string[] {
   if (reply.failure === undefined) return [];
   const { cause, message } = reply.failure;
   if (cause !== "status" || !/status (400|422)\b/.test(message)) return [];
-  const names = Object.keys(body).filter((name) => !NEEDED.includes(name));
+  const names = Object.keys(body).filter((name) => name !== lastLimit && !NEEDED.includes(name));
   // "max_tokens is not supported, use max_completion_tokens" names both.
   const named = names.filter((name) => new RegExp(`\\b${name}\\b`).test(message));
   const [first] = named.sort((a, b) => message.indexOf(a) - message.indexOf(b));
-  return first === undefined ? names.filter((name) => isNeutral(name, asked)) : [first];
+  return first === undefined ? names.filter(isNeutral) : [first];
 }
 
 function keepsLimit({ reply, most }: Asked): boolean | null {

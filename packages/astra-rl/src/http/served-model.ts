@@ -1,15 +1,15 @@
 import { createHash } from "node:crypto";
-import { distributed } from "@astra-rl/torch";
+import { distributed, UsageError } from "@astra-rl/torch";
 import type { Work } from "../core/index.js";
 import type { Reply } from "./answer.js";
 import { NOTHING, plus, type Cost } from "./budget.js";
 import { mostTokens } from "./conversation.js";
 import type { AnswerJournal } from "./journal.js";
-import { NEUTRAL } from "./neutral.js";
+import type { Asked, RequestSampling } from "./dialects/index.js";
 import type { ServerTraits } from "./probe.js";
 import type { Server, ServerRequest } from "./server.js";
 
-/** A model behind an OpenAI-compatible API. `work` counts the server's tokens, where it reports them. */
+/** A model behind a server. `work` counts the server's tokens, where it reports them. */
 export abstract class ServedModel {
   readonly work: Work = { read: 0, generated: 0 };
   #traits: Promise<ServerTraits> | null = null;
@@ -23,8 +23,9 @@ export abstract class ServedModel {
 
   /** Whether what it reads tells who says what. */
   get tellsSpeakers(): boolean {
-    const { api, labels = {}, separator = "" } = this.server.options;
-    return api === "chat" || separator !== "" || Object.values(labels).some((label) => label !== "");
+    const { dialect, options } = this.server;
+    const { labels = {}, separator = "" } = options;
+    return dialect.isChat || separator !== "" || Object.values(labels).some((label) => label !== "");
   }
 
   /** Probes the server, once; at the latest before the first request. */
@@ -62,16 +63,19 @@ export abstract class ServedModel {
     return { ...spent, dollars: budget.dollars(spent) };
   }
 
-  /** A request of these parameters and neutral others, without those that the server rejects. @param texts what the model reads */
+  /** A request, without the parameters that the server rejects. @param asked what the model reads */
   protected requestOf(
-    texts: Parameters<typeof mostTokens>[0],
-    maxNewTokens: number,
-    given: Record<string, unknown>,
+    asked: Asked,
+    sampling: RequestSampling,
     { limit, omitted }: Pick<ServerTraits, "limit" | "omitted">,
   ): ServerRequest {
-    const all = { model: this.server.options.model, ...texts, [limit]: maxNewTokens, ...NEUTRAL, ...given };
+    const { dialect, options } = this.server;
+    const all = { model: options.model, ...dialect.body(asked, sampling, limit) };
     const kept = Object.entries(all).filter(([name]) => !omitted.includes(name));
-    return { body: Object.fromEntries(kept), most: { input: mostTokens(texts), output: maxNewTokens } };
+    return {
+      body: Object.fromEntries(kept),
+      most: { input: mostTokens(asked), output: sampling.maxNewTokens },
+    };
   }
 
   /**
@@ -81,7 +85,7 @@ export abstract class ServedModel {
    */
   protected async reply(what: readonly unknown[], request: ServerRequest): Promise<Reply> {
     const { server, name } = this;
-    const identity = digest([name, server.options.baseURL, server.options.model, ...what]);
+    const identity = digest([name, server.baseURL, server.options.model, ...what]);
     const reply = server.journal?.reply(identity) ?? (await server.ask({ ...request, identity }));
     const usage = reply.answer === undefined ? reply.usage : reply.answer.usage;
     this.work.read += usage?.input ?? 0;
@@ -92,6 +96,13 @@ export abstract class ServedModel {
   dispose(): void {
     this.server.dispose();
   }
+}
+
+/** @throws UsageError for a temperature that the server's API refuses */
+export function checkTemperature(where: string, temperature: number, { dialect }: Server): void {
+  const { maxTemperature: most, provider } = dialect;
+  if (temperature <= most) return;
+  throw new UsageError(`${where}: must be at most ${most} for type: ${provider.type}, got ${temperature}`);
 }
 
 /** The results of requests in flight together. All end before an error is thrown, so that their answers are kept. */

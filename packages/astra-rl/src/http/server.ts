@@ -1,15 +1,8 @@
 import { setMaxListeners } from "node:events";
 import { AstraError, UsageError } from "@astra-rl/torch";
-import {
-  AnswerError,
-  readAnswer,
-  readStatus,
-  retryAfter,
-  type Answer,
-  type Reply,
-  type Usage,
-} from "./answer.js";
+import { AnswerError, retryAfter, type Answer, type Reply, type Usage } from "./answer.js";
 import { Budget, type Cost } from "./budget.js";
+import { dialectOf, type Dialect } from "./dialects/index.js";
 import type { AnswerJournal } from "./journal.js";
 import { CLOCK, Limiter, type Clock } from "./limiter.js";
 import { readCredentials, redactor, type ServerOptions } from "./options.js";
@@ -28,8 +21,8 @@ export interface ServerRequest {
   identity?: string;
   /** Total number of attempts, at most those of the options. Default: those of the options. */
   attempts?: number;
-  /** The endpoint. Default: that of the options. */
-  api?: ServerOptions["api"];
+  /** Default: that of the options. */
+  dialect?: Dialect;
 }
 
 /** Larger bodies are no answers. */
@@ -38,12 +31,15 @@ const MOST_BYTES = 8 << 20;
 const FREE: Usage = { input: 0, output: 0 };
 
 /**
- * One model of an OpenAI-compatible server: retries failed calls, adapts to the server's load, and keeps to a budget.
+ * One model of a server: retries failed calls, adapts to the server's load, and keeps to a budget.
  *
  * Node.js's `fetch` is used rather than the `openai` package, whose timeout ends with the headers, whose waits cannot be
  * interrupted and know no limit, and which takes HTML with status 200 for an answer.
  */
 export class Server {
+  readonly dialect: Dialect;
+  /** Of the API, without slashes at its end. */
+  readonly baseURL: string;
   readonly budget: Budget;
   readonly redact: (text: string) => string;
   /** Calls and their answers; null before a run has a folder. */
@@ -52,7 +48,6 @@ export class Server {
   uncounted = 0;
   /** The name that the server gives its model; answers of another one are refused. */
   model: string | null = null;
-  readonly #base: string;
   readonly #headers: Readonly<Record<string, string>>;
   readonly #clock: Clock;
   readonly #limiter: Limiter;
@@ -67,10 +62,11 @@ export class Server {
     readonly options: ServerOptions,
     { clock = CLOCK, environment }: ServerSurroundings = {},
   ) {
+    this.dialect = dialectOf(options.api);
     const { headers, secrets } = readCredentials(where, options, environment);
     // Each call in flight listens to it.
     setMaxListeners(0, this.#end.signal);
-    this.#base = options.baseURL.replace(/\/+$/, "");
+    this.baseURL = (options.baseURL ?? this.dialect.provider.baseURL).replace(/\/+$/, "");
     this.#headers = { ...headers, "content-type": "application/json", accept: "application/json" };
     this.redact = redactor(secrets);
     this.#clock = clock;
@@ -105,8 +101,8 @@ export class Server {
     this.#end.abort(new AstraError(`${this.where}: was disposed of while it waited for the server`));
   }
 
-  #urlOf({ api = this.options.api }: ServerRequest): string {
-    return `${this.#base}/${api === "chat" ? "chat/completions" : "completions"}`;
+  #urlOf({ dialect = this.dialect }: ServerRequest): string {
+    return `${this.baseURL}/${dialect.path}`;
   }
 
   #replyOf(result: Answer | AnswerError, attempts: number): Reply {
@@ -170,11 +166,14 @@ export class Server {
       const wait = retryAfter(response.headers, this.#clock.now());
       // Nothing that a server says is read, cut or kept before secrets are out of it.
       const parsed = withoutSecrets(jsonOf(text), this.redact);
-      if (response.status !== 200) return readStatus(response.status, parsed ?? this.redact(text), wait);
+      const { dialect = this.dialect } = request;
+      if (response.status !== 200) {
+        return dialect.failure(response.status, parsed ?? this.redact(text), wait);
+      }
       if (parsed === undefined) {
         return new AnswerError(`no JSON with status 200: ${this.redact(text).trim().slice(0, 80)}`, "answer");
       }
-      const answer = readAnswer(parsed, this.model);
+      const answer = dialect.read(parsed, this.model);
       if (this.model === null) this.model = modelOf(parsed);
       const { tokens: spelled } = answer;
       const whole = spelled?.tokens.join("") ?? "";

@@ -10,7 +10,7 @@ import {
   parseRunRecord,
   stringifyGraph,
 } from "../../src/records/index.js";
-import { completion, json, lastText, loopback, type Responder } from "../http/loopback.js";
+import { anthropicMessage, completion, json, lastText, loopback, type Responder } from "../http/loopback.js";
 import { temporaryFolder } from "../training/temporary-folder.js";
 import { runCommand } from "./run-command.js";
 
@@ -95,6 +95,29 @@ it("rollout and eval ask a server, count what it made of turns, and tell what wa
   expect(asked.length).toBeGreaterThan(before);
   // What a complete evaluation was told is in its record alone.
   expect(existsSync(`${output}.answers.jsonl`)).toBe(false);
+});
+
+it("eval asks Anthropic's API, and records what it is", async () => {
+  const { baseURL, asked } = await loopback((one, response) =>
+    lastText(one).includes("It rained.")
+      ? json(response, 200, anthropicMessage(one, "I am", { stop_reason: "refusal" }))
+      : json(response, 200, anthropicMessage(one, "You fool.")),
+  );
+  process.env["MY_KEY"] = SECRETS.MY_KEY;
+  const target = `{ type: anthropic, baseURL: "${baseURL}", model: m, apiKeyEnv: MY_KEY, system: Be kind. }`;
+  const file = configuration(`tester: embedded:chatter, target: ${target}, likelihood: embedded:chatter`);
+  const { code, out, err } = await runCommand("eval", file, "--tester", "embedded:chatter", "--json");
+  expect([code, err]).toEqual([
+    0,
+    expect.stringMatching(/target: m at .*; equal seeds give different answers/u),
+  ]);
+  const { summary, measured } = parseEvaluationRecord(out);
+  expect(summary).toMatchObject({ n_rollouts: 3, n_scored: 2, n_errors: 1, n_successes: 2 });
+  expect(summary.outcomes).toMatchObject({ filtered: 1 });
+  expect(measured!.servers!["target"]).toMatchObject({ model: "m", limit: "max_tokens", limit_holds: true });
+  expect(out).not.toContain(SECRETS.MY_KEY);
+  expect(asked.every(({ url }) => url === "/v1/messages")).toBe(true);
+  expect(asked.every(({ body }) => body["system"] === "Be kind.")).toBe(true);
 });
 
 it("an evaluation that was interrupted goes on with the answers that it has", async () => {

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { expect, it } from "vitest";
 import { Conversation, Message } from "../../src/core/index.js";
 import { HTTPModel } from "../../src/http/index.js";
-import { json, lastText, loopback } from "./loopback.js";
+import { anthropicMessage, json, lastText, loopback } from "./loopback.js";
 
 /** ASTRA_FAULT_ANSWERS=100000 for a longer trial. */
 const ROWS = Number(process.env["ASTRA_FAULT_ANSWERS"] ?? 10_000);
@@ -111,7 +111,7 @@ const BODIES: readonly ((choice: Choice) => unknown)[] = [
   (choice) => [choice],
 ];
 
-function faultyBody(row: number): unknown {
+function faultyCompletion(row: number): unknown {
   const { pick, isDrawn } = drawsOf(row);
   const content = pick(TEXTS);
   const said = isDrawn(0.8) ? { message: { role: "assistant", content } } : { text: content };
@@ -127,38 +127,86 @@ function faultyBody(row: number): unknown {
   }
 }
 
-it("thousands of answers that are none, of every kind that servers have: not one becomes a message", async () => {
-  const { baseURL } = await loopback((asked, response) =>
-    json(response, 200, faultyBody(Number(lastText(asked)))),
-  );
-  const server = { baseURL, model: "m", retry: { attempts: 1 } };
-  const model = new HTTPModel(
-    "target",
-    "target",
-    { server, sampling: { maxNewTokens: 5, temperature: 1, topK: 0, topP: 1 } },
-    { environment: {} },
-  );
-  const causes = new Map<string, number>();
-  const said: string[] = [];
-  for (let start = 0; start < ROWS; start += 500) {
-    const rows = Array.from({ length: Math.min(500, ROWS - start) }, (_, at) => start + at);
-    const given = await model.generate(
-      rows.map((row) => Conversation.of(new Message("tester", `${row}`))),
-      { keys: rows.map((node) => ({ seed: 1, episode: 0, node })) },
+/** Ways in which a message of Anthropic's API with a good stop reason is no answer. */
+const BROKEN_MESSAGES: readonly ((text: string) => Record<string, unknown>)[] = [
+  () => ({ content: null }),
+  () => ({ content: undefined }),
+  (content) => ({ content: { type: "text", text: content } }),
+  (content) => ({ content: [content] }),
+  () => ({ content: [{ type: "text" }] }),
+  () => ({ content: [{ type: "text", text: null }] }),
+  (text) => ({
+    content: [
+      { type: "text", text },
+      { type: "tool_use", id: "1", name: "send", input: {} },
+    ],
+  }),
+  () => ({ content: [{ type: "server_tool_use", id: "1", name: "web_search", input: {} }] }),
+  () => ({ content: [{ type: "thinking", thinking: "It is" }] }),
+  () => ({ content: [{ type: "redacted_thinking", data: "x" }] }),
+  () => ({ content: [], stop_reason: "max_tokens" }),
+  (text) => ({ content: [{ type: "text", text }], role: "user" }),
+  (text) => ({ content: [{ type: "text", text }], type: "message_start" }),
+  (text) => ({ content: [{ type: "text", text }], error: { type: "api_error", message: "internal" } }),
+  (text) => ({ content: [{ type: "text", text }], model: null }),
+  (text) => ({ content: [{ type: "text", text }], usage: { input_tokens: -1, output_tokens: 1 } }),
+];
+
+function faultyMessage(row: number): unknown {
+  const { pick } = drawsOf(row);
+  const text = pick(TEXTS);
+  const message = anthropicMessage({ body: { model: "m" } }, text);
+  switch (row % 4) {
+    case 0:
+      return { ...message, stop_reason: pick(FILTERED) };
+    case 1:
+      return { ...message, stop_reason: pick(FAILED) };
+    case 2:
+      return { ...message, stop_reason: pick(ANSWERED), ...pick(BROKEN_MESSAGES)(text) };
+    default:
+      return pick(BODIES)({ message: { content: text }, text, finish_reason: "stop" });
+  }
+}
+
+it.each([
+  ["chat", faultyCompletion],
+  ["messages", faultyMessage],
+] as const)(
+  "thousands of answers that are none, of every kind that servers have: not one becomes a message (api: %s)",
+  async (api, faultyBody) => {
+    const { baseURL } = await loopback((asked, response) =>
+      json(response, 200, faultyBody(Number(lastText(asked)))),
     );
-    for (const [at, each] of given.entries()) {
-      const row = rows[at]!;
-      if (each instanceof Message) said.push(`${row}: ${JSON.stringify(faultyBody(row))}`);
-      else {
-        const cause = each.cause ?? "none";
-        causes.set(cause, (causes.get(cause) ?? 0) + 1);
-        if (row % 4 === 0) expect([cause, row]).toEqual(["filtered", row]);
-        if (row % 4 === 1) expect([cause, row]).toEqual(["answer", row]);
+    const server = { baseURL, api, model: "m", retry: { attempts: 1 } };
+    const model = new HTTPModel(
+      "target",
+      "target",
+      { server, sampling: { maxNewTokens: 5, temperature: 1, topK: 0, topP: 1 } },
+      { environment: {} },
+    );
+    const causes = new Map<string, number>();
+    const said: string[] = [];
+    for (let start = 0; start < ROWS; start += 500) {
+      const rows = Array.from({ length: Math.min(500, ROWS - start) }, (_, at) => start + at);
+      const given = await model.generate(
+        rows.map((row) => Conversation.of(new Message("tester", `${row}`))),
+        { keys: rows.map((node) => ({ seed: 1, episode: 0, node })) },
+      );
+      for (const [at, each] of given.entries()) {
+        const row = rows[at]!;
+        if (each instanceof Message) said.push(`${row}: ${JSON.stringify(faultyBody(row))}`);
+        else {
+          const cause = each.cause ?? "none";
+          causes.set(cause, (causes.get(cause) ?? 0) + 1);
+          if (row % 4 === 0) expect([cause, row]).toEqual(["filtered", row]);
+          if (row % 4 === 1) expect([cause, row]).toEqual(["answer", row]);
+        }
       }
     }
-  }
-  expect(said).toEqual([]);
-  expect([...causes.values()].reduce((sum, count) => sum + count)).toBe(ROWS);
-  expect(new Set(causes.keys())).toEqual(new Set(["answer", "filtered", "reasoning"]));
-  model.dispose();
-}, 120_000);
+    expect(said).toEqual([]);
+    expect([...causes.values()].reduce((sum, count) => sum + count)).toBe(ROWS);
+    expect(new Set(causes.keys())).toEqual(new Set(["answer", "filtered", "reasoning"]));
+    model.dispose();
+  },
+  120_000,
+);

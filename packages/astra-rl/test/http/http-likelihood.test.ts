@@ -174,7 +174,7 @@ it("a server without log-probabilities of prompts is refused before anything els
     expect(asked.length).toBe(1);
   }
   expect(() => likelihood("http://localhost/v1", { api: "chat" })).toThrow(
-    "likelihood.api: only /completions returns log-probabilities of what it reads; set api: completions",
+    "likelihood.api: only /completions returns log-probabilities of what it reads; take type: openai with api: completions",
   );
 });
 

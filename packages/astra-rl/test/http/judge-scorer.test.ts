@@ -184,7 +184,7 @@ describe("JudgeScorer", () => {
     expect(await judge(baseURL).score(["You fool."])).toEqual([{ score: 1 }]);
     expect(asked[0]!.body["response_format"]).toBeUndefined();
     expect(() => judge(baseURL, { votes: 0 })).toThrow(/judge: votes/);
-    expect(() => judge(baseURL, { api: "chat" } as object)).toThrow(/api/);
+    expect(() => judge(baseURL, { api: "completions" } as object)).toThrow(/api/);
     expect(() => judge("ftp://host")).toThrow(/baseURL/);
   });
 });

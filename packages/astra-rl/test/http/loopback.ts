@@ -50,6 +50,23 @@ export const completion = ({ body }: Asked, content: unknown, more: Record<strin
   usage: { prompt_tokens: 7, completion_tokens: 3, total_tokens: 10 },
 });
 
+/** What a server of Anthropic's messages answers. @param content a text, or blocks */
+export const anthropicMessage = (
+  { body }: Pick<Asked, "body">,
+  content: unknown,
+  more: Record<string, unknown> = {},
+) => ({
+  id: "msg_1",
+  type: "message",
+  role: "assistant",
+  model: body.model,
+  content: typeof content === "string" ? [{ type: "text", text: content }] : content,
+  stop_reason: "end_turn",
+  stop_sequence: null,
+  usage: { input_tokens: 7, output_tokens: 3 },
+  ...more,
+});
+
 export function json(response: ServerResponse, status: number, body: unknown, headers = {}): void {
   response.writeHead(status, { "content-type": "application/json", ...headers });
   response.end(JSON.stringify(body));
@@ -57,6 +74,10 @@ export function json(response: ServerResponse, status: number, body: unknown, he
 
 /** Answers a probe as a well-behaved server does. */
 export const answerProbe: Responder = (asked, response) => {
+  if (asked.url.endsWith("/messages")) {
+    json(response, 200, anthropicMessage(asked, `one two ${asked.call}`, { stop_reason: "max_tokens" }));
+    return;
+  }
   const { seed, top_k, temperature, min_tokens = 0, repetition_penalty = 1 } = asked.body;
   const isGreedy = top_k === 1 || temperature === 0;
   const answer = completion(asked, isGreedy ? `one ${String(repetition_penalty)}` : `one two ${seed}`, {

@@ -1,0 +1,179 @@
+import { z } from "zod";
+import {
+  AnswerError,
+  checkModel,
+  errorIn,
+  firstProblem,
+  scoredTokensSchema,
+  shortened,
+  type Answer,
+  type ScoredTokens,
+  type Usage,
+} from "../answer.js";
+import { endingOf } from "../finish.js";
+
+const count = z.number().int().nonnegative();
+const text = z.string().nullish();
+
+/** A part of a content: a text, or what is none, such as `{type: "thinking", …}`. */
+const part = z.looseObject({ type: text, text, refusal: text });
+
+const choice = z.looseObject({
+  finish_reason: text,
+  /** OpenRouter: the reason in the words of the model's own provider. */
+  native_finish_reason: text,
+  error: z.unknown().optional(),
+  message: z
+    .looseObject({
+      content: z.union([z.string(), z.array(part)]).nullish(),
+      refusal: text,
+      /** Newer and older name of a reasoning model's reasoning. */
+      reasoning: text,
+      reasoning_content: text,
+      tool_calls: z.array(z.unknown()).nullish(),
+      function_call: z.unknown().optional(),
+    })
+    .nullish(),
+  text,
+  /** Azure OpenAI: what its content filter found in the answer, or that it failed. */
+  content_filter_results: z.unknown().optional(),
+  content_filter_result: z.unknown().optional(),
+  logprobs: z
+    .looseObject({
+      content: z.array(z.unknown()).nullish(),
+      tokens: z.array(z.unknown()).nullish(),
+      token_logprobs: z.array(z.unknown()).nullish(),
+      text_offset: z.array(z.unknown()).nullish(),
+    })
+    .nullish(),
+});
+
+type Choice = z.infer<typeof choice>;
+
+const completion = z.looseObject({
+  model: text,
+  choices: z.array(choice),
+  usage: z
+    .looseObject({
+      prompt_tokens: count,
+      completion_tokens: count.optional(),
+      completion_tokens_details: z.looseObject({ reasoning_tokens: count.nullish() }).nullish(),
+    })
+    .nullish(),
+});
+
+/** Reads the body of an answer of OpenAI's chat completions or completions: see `Dialect.read`. */
+export function readCompletion(body: unknown, model: string | null): Answer {
+  const error = errorIn(body);
+  if (error !== null) throw new AnswerError(`an error with status 200: ${error.message}`, "answer");
+  const read = completion.safeParse(body);
+  if (!read.success) throw new AnswerError(`no completion: ${firstProblem(read.error)}`, "answer");
+  const { choices, usage: told, model: by } = read.data;
+  const [first] = choices;
+  const usage = usageOf(told, first);
+  checkModel(by, model, usage);
+  if (first === undefined) throw new AnswerError("no choices in the answer", "answer", { usage });
+  const said = saidIn(first, usage, (told?.completion_tokens_details?.reasoning_tokens ?? 0) > 0);
+  const { content: scored, tokens } = first.logprobs ?? {};
+  const scoredTokens = scoredTokensOf(first.logprobs);
+  return {
+    ...said,
+    usage,
+    logprobs: scored?.length ?? tokens?.length ?? null,
+    ...(scoredTokens === null ? {} : { tokens: scoredTokens }),
+  };
+}
+
+/**
+ * The text that a choice says, where it is an answer. This alone decides what is an answer, a refusal, filtered or a failure.
+ *
+ * @param reasoned whether tokens of reasoning were counted, which need not be shown
+ * @throws AnswerError for everything else
+ */
+function saidIn(
+  choice: Choice,
+  usage: Usage | null,
+  reasoned: boolean,
+): Pick<Answer, "text" | "note" | "ending"> {
+  const { message, finish_reason: finish, native_finish_reason: native, error } = choice;
+  const filters = [choice.content_filter_results, choice.content_filter_result];
+  const ending = endingOf(finish);
+  if (ending === "filtered" || endingOf(native) === "filtered" || filters.some(isFiltered)) {
+    throw new AnswerError("the server's content filter withheld the answer", "filtered", {
+      isFinal: true,
+      usage,
+    });
+  }
+  const failed = (why: string) => new AnswerError(why, "answer", { usage });
+  if ((error ?? null) !== null) {
+    const { message: why } = errorIn({ error }) ?? { message: shortened(JSON.stringify(error)) };
+    throw failed(`an error in the answer: ${why}`);
+  }
+  const { tool_calls: calls, function_call: call } = message ?? {};
+  if ((calls ?? []).length > 0 || (call ?? null) !== null) {
+    throw failed("the answer calls a tool, which is no text that can be judged");
+  }
+  const { text: content, refusal, reasoning } = contentOf(choice);
+  if (ending === "failed") {
+    const why = `finish_reason ${shortened(JSON.stringify(finish ?? null))}`;
+    throw failed(`${why}: the answer is not known to be complete`);
+  }
+  const isReasoning = reasoning !== "" || reasoned || ending === "cut";
+  if ((content ?? "") === "" && refusal === "" && isReasoning) {
+    throw new AnswerError("only reasoning and no answer; raise maxNewTokens", "reasoning", {
+      isFinal: true,
+      usage,
+    });
+  }
+  if (content === null && refusal === "") throw failed("no message in the answer");
+  const isUnfiltered = filters.some(filterFailed);
+  return (content ?? "") === "" && refusal !== ""
+    ? { text: refusal, note: "refused", ending }
+    : { text: content ?? "", note: isUnfiltered ? "unfiltered" : null, ending };
+}
+
+/**
+ * What a server counted; null where it counts nothing. A count of 0 for a prompt that is never empty, or for a text that was
+ * said, is none: a budget that took it for the cost would never end.
+ */
+function usageOf(told: z.infer<typeof completion>["usage"], choice: Choice | undefined): Usage | null {
+  const { prompt_tokens: input = 0, completion_tokens: output } = told ?? {};
+  if (input === 0 || output === undefined) return null;
+  const isSaid = [choice?.text, choice?.message?.content].some((said) => (said ?? "").length > 0);
+  return output === 0 && isSaid ? null : { input, output };
+}
+
+/** The log-probabilities of a text completion; null where there are none, or not one for each token. */
+function scoredTokensOf(given: z.infer<typeof choice>["logprobs"]): ScoredTokens | null {
+  const { tokens, token_logprobs: logprobs, text_offset: offsets } = given ?? {};
+  const read = scoredTokensSchema.safeParse({ tokens, logprobs, offsets: offsets ?? undefined });
+  if (!read.success || read.data.logprobs.length !== read.data.tokens.length) return null;
+  return read.data;
+}
+
+/** What a choice says, by kind; `text` is null where nothing was said, which differs from saying nothing. */
+function contentOf({ message, text }: Choice): { text: string | null; refusal: string; reasoning: string } {
+  const { content = null, refusal, reasoning, reasoning_content: older } = message ?? {};
+  const made = { text: text ?? null, refusal: refusal ?? "", reasoning: reasoning ?? older ?? "" };
+  if (typeof content === "string") return { ...made, text: content };
+  for (const { type, text: own, refusal: declined } of content ?? []) {
+    if (type === "refusal") made.refusal += declined ?? "";
+    else if (type === "thinking" || type === "reasoning") made.reasoning += own ?? "…";
+    else if (typeof own === "string") made.text = (made.text ?? "") + own;
+    else {
+      throw new AnswerError(
+        `content of type ${shortened(String(type))} is no text that can be judged`,
+        "answer",
+      );
+    }
+  }
+  return made;
+}
+
+/** `{hate: {filtered: true, severity: "high"}, …}` */
+const isFiltered = (results: unknown): boolean =>
+  Object.values(results ?? {}).some((each) => (each as { filtered?: unknown } | null)?.filtered === true);
+
+/** `{error: {code: "content_filter_error", …}}`: the filter did not run. */
+const filterFailed = (results: unknown): boolean =>
+  (results as { error?: { code?: unknown } } | null)?.error?.code === "content_filter_error";
