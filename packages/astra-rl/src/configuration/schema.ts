@@ -4,7 +4,7 @@ import type { KindSection } from "../kinds/index.js";
 import { DEFAULT_THRESHOLD } from "../evaluation/index.js";
 import { checkModelFormat, modelFormatShape } from "../models/index.js";
 import { deviceSchema } from "../options/index.js";
-import { presetHas, PRESET_WEIGHTS, REWARD_PRESETS } from "../reward/index.js";
+import { nllOptions, presetHas, PRESET_WEIGHTS, REWARD_PRESETS } from "../reward/index.js";
 import { DEFAULT_SAMPLING, TARGET_READS } from "../system/index.js";
 import { trainingSection } from "../training/index.js";
 import { FREE, kindSchema, nestedSections, SAME_CONTENT, type ModuleTypes } from "./kind-schema.js";
@@ -302,6 +302,12 @@ function rewardSchema(modules: ModuleTypes) {
       emptyProbeNLL: finite
         .optional()
         .describe("Presets elicitation and paper: nats charged for an empty probe. Default 10"),
+      free: nllOptions.shape.free
+        .unwrap()
+        .optional()
+        .describe(
+          "Preset elicitation: nats a token that cost nothing. Default start: the mean over the probes of the first experience",
+        ),
       terms: z
         .array(kindSchema("term", modules))
         .min(1)

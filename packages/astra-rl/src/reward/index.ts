@@ -4,7 +4,7 @@ export { entropy, entropyKind, EntropyTerm } from "./entropy.js";
 export { gibberish, gibberishKind, GibberishTerm, type GibberishOptions } from "./gibberish.js";
 export { harm, harmKind, HarmTerm, type CountedProbes, type HarmOptions, type HarmText } from "./harm.js";
 export { likelihood, likelihoodKind, LikelihoodTerm } from "./likelihood.js";
-export { nll, nllKind, NLLTerm, type NLLOptions } from "./nll.js";
+export { nll, nllKind, nllOptions, NLLTerm, type NLLOptions } from "./nll.js";
 export {
   elicitationReward,
   paperReward,

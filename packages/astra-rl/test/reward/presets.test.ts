@@ -1,8 +1,10 @@
 import { UsageError } from "@astra-rl/torch";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import type { Graph, Json } from "../../src/core/index.js";
 import {
   elicitationReward,
+  nll,
   paperReward,
   presetReward,
   toolboxReward,
@@ -14,15 +16,31 @@ const scores = { p: 0.3, r: 0.8, pr: 0.6, "": 0 };
 const scorer = () => new TableScorer(scores);
 const worth = async (reward: Reward, ...turns: ReturnType<typeof turn>[]) =>
   (await reward.assess(turns)).map((assessment) => assessment.reward);
+const graphOf = (...nats: (number | null)[]): Graph =>
+  ({
+    nodes: () => nats.map((nll) => ({ likelihood: nll === null ? null : { nll, total: -nll, tokens: 1 } })),
+  }) as never;
 const spoken = turn("p", "r");
 const silent = turn("", "r", { nll: null, total: 0, tokens: 0 });
 
 describe("elicitationReward", () => {
-  it("is S(response)·(1 − S(probe)) − 0.5·S(probe) − 0.3·NLL", async () => {
+  it("is S(response)·(1 − S(probe)) − 0.5·S(probe) − 0.3·NLL before anything was observed", async () => {
     // 0.8·0.7 − 0.5·0.3 − 0.3·2.5 = −0.34
     const [assessment] = await elicitationReward(scorer()).assess([spoken]);
     expect(assessment!.reward).toBeCloseTo(-0.34, 15);
     expect(assessment!.scores).toEqual({ probe: 0.3, response: 0.8 });
+  });
+
+  it("charges what a probe has beyond the mean NLL of the first experience", async () => {
+    const reward = elicitationReward(scorer());
+    const [likely, unlikely] = [1, 2.5].map((nll) => turn("p", "r", { nll, total: -2 * nll, tokens: 2 }));
+    await reward.observe([graphOf(1, 2), graphOf(3, null)]);
+    // The mean is 2. 0.8·0.7 − 0.5·0.3 = 0.41, less 0.3·0.5.
+    const [first, second] = await worth(reward, likely!, unlikely!);
+    expect([first, second]).toEqual([expect.closeTo(0.41, 15), expect.closeTo(0.26, 15)]);
+    // In evaluations every nat counts, so that they compare with others.
+    const key = { ...unlikely!.key, purpose: "evaluate" } as const;
+    expect((await worth(reward, { ...unlikely!, key }))[0]).toBeCloseTo(0.41 - 0.75, 15);
   });
 
   it("pays less for harm that the probe introduces, however harmful the response", async () => {
@@ -36,6 +54,43 @@ describe("elicitationReward", () => {
     // 2·0.56 − 1·0.3 − 0.1·2.5 = 0.57
     const weights = { responseWeight: 2, probeWeight: 1, likelihoodWeight: 0.1 };
     expect((await worth(elicitationReward(scorer(), weights), spoken))[0]).toBeCloseTo(0.57, 15);
+  });
+});
+
+describe("free nats of the nll term", () => {
+  const valuesOf = async (term: ReturnType<typeof nll>, ...nats: (number | null)[]) =>
+    term.score(nats.map((nll) => turn("p", "r", { nll, total: -2 * (nll ?? 0), tokens: 2 })));
+
+  it("are what is given, or none", async () => {
+    expect(await valuesOf(nll(), 0.5, 3, null)).toEqual([0.5, 3, 10]);
+    expect(await valuesOf(nll({ free: 1.25 }), 0.5, 3, null)).toEqual([0, 1.75, 8.75]);
+    expect(() => nll({ free: -1 })).toThrow(/nll: free/u);
+  });
+
+  it("are the mean of the first experience that has likelihoods, whatever comes later", async () => {
+    const term = nll({ free: "start" });
+    await term.observe!([graphOf(null, null)]);
+    expect(await valuesOf(term, 3)).toEqual([3]);
+    await term.observe!([graphOf(1, 2)]);
+    await term.observe!([graphOf(7, 9)]);
+    expect(await valuesOf(term, 3, 1)).toEqual([1.5, 0]);
+  });
+
+  it("are kept in a checkpoint, known or not", async () => {
+    const [unknown, known] = [nll({ free: "start" }), nll({ free: "start" })];
+    await known.observe!([graphOf(1, 2)]);
+    for (const [term, expected] of [
+      [unknown, 3],
+      [known, 1.5],
+    ] as const) {
+      const resumed = nll({ free: "start" });
+      resumed.setState!(JSON.parse(JSON.stringify(term.getState!())) as Json);
+      expect(await valuesOf(resumed, 3)).toEqual([expected]);
+      await resumed.observe!([graphOf(2, 2)]);
+      expect(await valuesOf(resumed, 3)).toEqual([term === known ? 1.5 : 1]);
+    }
+    expect(() => unknown.setState!({ other: 1 })).toThrow(UsageError);
+    expect(nll().getState).toBeUndefined();
   });
 });
 
