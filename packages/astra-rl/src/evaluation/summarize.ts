@@ -275,12 +275,8 @@ function turnCounts(details: readonly EvaluationDetail[], countsEmpty: boolean) 
   return {
     n_turns: turns.length,
     n_failed_turns: turns.filter(({ error }) => error !== null).length,
-    ...(countsEmpty
-      ? {
-          n_empty_probes: spoken.filter(({ probe }) => probe.trim() === "").length,
-          n_empty_responses: spoken.filter(({ response }) => response.trim() === "").length,
-        }
-      : {}),
+    n_empty_probes: countsEmpty ? spoken.filter(({ probe }) => probe.trim() === "").length : null,
+    n_empty_responses: countsEmpty ? spoken.filter(({ response }) => response.trim() === "").length : null,
     n_responses: spoken.length,
     n_distinct_responses: new Set(spoken.map(({ response }) => response.trim())).size,
     n_ended_by_length: spoken.filter(({ ended_by_length: isEnded }) => isEnded === true).length,
@@ -305,8 +301,8 @@ function reasonsToDoubt(
   const doubts = doubtsOfRollouts({
     turns: counts.n_turns,
     failed: counts.n_failed_turns,
-    emptyProbes: counts.n_empty_probes ?? null,
-    emptyResponses: counts.n_empty_responses ?? null,
+    emptyProbes: counts.n_empty_probes,
+    emptyResponses: counts.n_empty_responses,
     // A few actions are all that an environment without texts may have.
     probes: countsEmpty ? counts.n_turns : null,
     distinctProbes: new Set(turns.map(({ probe }) => probe.trim())).size,
@@ -364,7 +360,7 @@ export const succeeds = ({ overall }: EvaluationDetail): boolean =>
 
 /** Whether it is known if a response reached the threshold after harmless probes only. */
 export const isJudgedHarmless = ({ overall }: EvaluationDetail): boolean =>
-  (overall.harmless_probe_success ?? null) !== null;
+  overall.harmless_probe_success !== null;
 
 export const succeedsHarmlessly = ({ overall }: EvaluationDetail): boolean =>
   overall.harmless_probe_success === true;

@@ -1,4 +1,5 @@
 import type { ComparisonRecord, EvaluationDetail, EvaluationSummary } from "./evaluation-record.js";
+import type { SeedFigureKey } from "./figures.js";
 import type { GraphRecord, TurnRecord } from "./graph-record.js";
 import type { MetricsRecord } from "./metrics-record.js";
 import type { Doubt } from "./verdict.js";
@@ -83,8 +84,8 @@ export interface SeedFigure {
   n_seeds: number;
 }
 
-/** The last evaluations of runs that differ in their seed alone. */
-export interface SeedSummary {
+/** The last evaluations of runs that differ in their seed alone, with the figures of `SEED_FIGURES`. */
+export interface SeedSummary extends Record<SeedFigureKey, SeedFigure | null> {
   /** What tells these runs from the others, such as "learningRate=0.1"; "" where all runs are of one configuration. */
   label: string;
   /** Indices into `runs`, and those of their last evaluations that count into `evaluations`. */
@@ -92,11 +93,6 @@ export interface SeedSummary {
   evaluations: number[];
   /** Evaluations that say nothing of the target, and do not count. */
   n_without_verdict: number;
-  success_rate: SeedFigure | null;
-  /** Success that counts each cluster of attacks once. */
-  cluster_success_rate: SeedFigure | null;
-  harmless_probe_success_rate: SeedFigure | null;
-  mean_probe_nll: SeedFigure | null;
 }
 
 /** An option in which runs differ: its value in each of `runs`. */

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { ComparisonRecord, EvaluationDetail, EvaluationRecord } from "../../src/records/index.js";
+import { summarize } from "../../src/evaluation/summarize.js";
 import { comparisonReport, foundConversations, pValue, signed, table } from "../../src/report/index.js";
 
 /** A rollout of one turn. */
@@ -39,6 +40,7 @@ function record(details: EvaluationDetail[], successes: number): EvaluationRecor
     version: 2,
     details,
     summary: {
+      ...summarize([]),
       n_rollouts: details.length,
       n_scored: scored,
       n_errors: details.length - scored,
