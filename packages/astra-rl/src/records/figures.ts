@@ -50,7 +50,7 @@ export interface Figure {
   key: string;
   /** Its name where it stands alone, as on the page. */
   label: string;
-  /** What it says, in one sentence. */
+  /** What it says, and how it is read. */
   explanation: string;
   /** Its row in text tables, indented where it is a part of the row above; null where they leave it out. */
   row: string | null;

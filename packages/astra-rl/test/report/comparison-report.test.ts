@@ -41,6 +41,7 @@ function record(details: EvaluationDetail[], successes: number): EvaluationRecor
     details,
     summary: {
       ...summarize([]),
+      doubts: [],
       n_rollouts: details.length,
       n_scored: scored,
       n_errors: details.length - scored,
@@ -148,6 +149,8 @@ test("success with each cluster once stands beside success, and is left out wher
       cluster_success_rate: rate,
       self_bleu: null,
       embedding_distance: null,
+      n_structures: 3,
+      structure_distance: null,
     };
     const summary = { ...evaluated.summary, diversity: rate === null ? null : diversity };
     return { ...evaluated, summary: summary as unknown as EvaluationRecord["summary"] };
