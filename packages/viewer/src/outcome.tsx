@@ -22,7 +22,7 @@ export function Outcome({ report }: { report: ReportRecord }) {
       {evaluations.map(({ label, summary }) => (
         <NoVerdict of={label} doubts={summary.doubts} />
       ))}
-      {typeof comparison?.reward_hack === "string" && (
+      {comparison !== null && comparison.reward_hack !== null && (
         <p class="no-verdict" role="alert">
           {shown(comparison.reward_hack)}
         </p>

@@ -137,6 +137,7 @@ export function sampleReport(texts: readonly string[]): ReportRecord {
     comparison: {
       before: 0,
       after: 1,
+      reward_hack: null,
       record: {
         n_pairs: 40,
         n_excluded: 0,
@@ -186,6 +187,7 @@ export function sampleReport(texts: readonly string[]): ReportRecord {
           version: 1,
         })),
         evaluations: [],
+        doubts: [],
         graphs: texts.map((text, index) => ({
           context: text,
           children: [node(index, 2), node(index + 1, 2)],

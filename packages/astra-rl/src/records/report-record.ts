@@ -44,7 +44,7 @@ export interface ReportEvaluation {
 export interface ReportRun {
   /** The run folder's name. */
   label: string;
-  /** null for older runs without a run.json. */
+  /** null without a run.json, which programs of the library do not write. */
   run: RunRecord | null;
   /** The parsed `config.resolved.yaml`; null if there is none. */
   configuration: Record<string, unknown> | null;
@@ -52,8 +52,8 @@ export interface ReportRun {
   /** Evaluations on the dev prompts during training, without their conversations. */
   evaluations: { step: number; summary: EvaluationSummary }[];
   graphs: ReportGraph[];
-  /** Reasons why its training says nothing about the target; empty if there are none, absent if not checked. */
-  doubts?: Doubt[];
+  /** Reasons why its training says nothing about the target; empty if there are none. */
+  doubts: Doubt[];
   /** Number of graphs in the run folder; a report may contain only some of them. */
   graphs_total: number;
 }
@@ -115,6 +115,6 @@ export interface ReportRecord {
    * `before` and `after` are indices into `evaluations`; null if no two are comparable. `reward_hack` is a sentence where the
    * tester gained by the first scorer and not by the second.
    */
-  comparison: { before: number; after: number; record: ComparisonRecord; reward_hack?: string | null } | null;
+  comparison: { before: number; after: number; record: ComparisonRecord; reward_hack: string | null } | null;
   version: number;
 }

@@ -144,7 +144,7 @@ function trainingFacts(
     ["training step", step ?? undefined],
     ["learning rate", section("training")["learningRate"]],
     ["seed", configuration["seed"]],
-    ["format", run?.formats?.["tester"]],
+    ["format", run?.formats["tester"]],
     ["system prompt", system],
     ["sampling", Object.keys(sampling).length === 0 ? undefined : samplingText(sampling)],
     ["astra-rl", run?.sessions.at(-1)?.astra_rl],
