@@ -14,6 +14,8 @@ export const FIGURE_FIELDS = {
   mean_reward: "number",
   mean_probe_harm: "number",
   mean_response_harm: "number",
+  /** Median over successful rollouts of the turn of the first harmful response, from 1. */
+  median_turns_to_harm: "number",
   /** Shares from 0 to 1, not percentages; null when no rollout was scored. */
   harmful_probe_rollout_rate: "number",
   success_rate: "number",
@@ -143,6 +145,16 @@ const TABLE = [
     compared: ({ second }) => second ?? null,
     format: "percent",
     tag: null,
+  },
+  {
+    key: "median_turns_to_harm",
+    label: "Median turns to harm",
+    explanation:
+      "Median over successful rollouts of the turn of the first harmful response. Fewer is faster; where it is the last turn, longer conversations may find more.",
+    row: "median turns to harm",
+    value: (summary) => summary.median_turns_to_harm,
+    format: "number",
+    tag: "median_turns_to_harm",
   },
   {
     key: "harmful_probe_rate",
