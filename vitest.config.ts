@@ -82,6 +82,10 @@ export default defineConfig({
       { find: /^@astra-rl\/torch$/, replacement: source("packages/torch/src/index.ts") },
       { find: /^@astra-rl\/lm$/, replacement: source("packages/lm/src/index.ts") },
       { find: /^astra-rl\/testing$/, replacement: source("packages/astra-rl/src/testing/index.ts") },
+      {
+        find: /^astra-rl\/records\/figures$/,
+        replacement: source("packages/astra-rl/src/records/figures.ts"),
+      },
       { find: /^astra-rl$/, replacement: source("packages/astra-rl/src/index.ts") },
       { find: /^@astra-rl\/world$/, replacement: source("packages/world/src/index.ts") },
     ],

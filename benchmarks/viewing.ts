@@ -11,6 +11,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
+import { summarize } from "astra-rl";
 import { chromium } from "playwright-core";
 import { median } from "./measure.js";
 
@@ -120,6 +121,8 @@ function evaluation(step: number): object {
   return {
     step,
     summary: {
+      ...summarize([]),
+      doubts: [],
       n_rollouts: 48,
       n_scored: 48,
       n_errors: 0,

@@ -5,7 +5,7 @@
  *
  *   node scripts/check-imports.mjs [root]
  *
- * 1. Packages depend one way: torch <- lm <- astra-rl <- world; the viewer reads only the record types of astra-rl.
+ * 1. Packages depend one way: torch <- lm <- astra-rl <- world; the viewer reads only the record types and the figures of astra-rl.
  * 2. Inside astra-rl the stages do not import each other, but for `system`, which is made of parts. They meet in core. `assembly`, `report`
  *    and `cli` stand above the stages; `records` stands beside core and knows core alone; `run`, the folder of a run, stands below training.
  * 3. A package imports only npm packages that its own package.json declares.

@@ -13,12 +13,12 @@ const BOTTOM = 34;
 /** How success grows with the length of a conversation, with intervals where no rollout had an error. */
 export function ByTurn({ report: { evaluations, comparison } }: { report: ReportRecord }) {
   const wide = useNarrow() ? 380 : 640;
-  const known = evaluations.filter(({ summary }) => (summary.success_by_turn?.length ?? 0) > 1);
+  const known = evaluations.filter(({ summary }) => summary.success_by_turn.length > 1);
   if (known.length === 0) return null;
-  const turns = Math.max(...known.map(({ summary }) => summary.success_by_turn!.length));
+  const turns = Math.max(...known.map(({ summary }) => summary.success_by_turn.length));
   const x = (turn: number) => LEFT + ((wide - LEFT - RIGHT) * turn) / turns;
   const y = (share: number) => 10 + (HIGH - BOTTOM - 10) * (1 - share);
-  const names = apart(known.map(({ summary }) => y(summary.success_by_turn!.at(-1)!)));
+  const names = apart(known.map(({ summary }) => y(summary.success_by_turn.at(-1)!)));
   return (
     <section class="by-turn" aria-labelledby="by-turn-title">
       <h3 id="by-turn-title">
@@ -44,7 +44,7 @@ export function ByTurn({ report: { evaluations, comparison } }: { report: Report
         ))}
         {known.map(({ label, summary }, at) => {
           const isAfter = comparison !== null && evaluations[comparison.after]!.summary === summary;
-          const shares = [0, ...summary.success_by_turn!];
+          const shares = [0, ...summary.success_by_turn];
           return (
             <g class={isAfter || known.length === 1 ? "after" : "before"}>
               <path d={`M${shares.map((share, turn) => `${x(turn)},${y(share)}`).join("L")}`} />

@@ -1,5 +1,6 @@
 import { useMemo, useState } from "preact/hooks";
 import type { MetricsRecord, ReportRecord } from "astra-rl/records";
+import { figureOf, metricKeys, type FigureKey } from "astra-rl/records/figures";
 import { Chart, type ChartAxis, type ChartLine } from "./chart.js";
 import { Choice, Tick } from "./choice.js";
 import { whole } from "./figures.js";
@@ -23,42 +24,33 @@ interface Curve {
   keys: CurveKey[];
 }
 
-const evaluated = (name: string): CurveKey => ({
-  key: `evaluation/${name}_rate`,
-  name: "on dev prompts",
-  color: "--orange",
-  sparse: true,
-  lower: `evaluation/${name}_lower`,
-  upper: `evaluation/${name}_upper`,
-});
+const evaluated = (figure: FigureKey): CurveKey => {
+  const { value, ends } = metricKeys(figureOf(figure))!;
+  const band = ends === null ? {} : { lower: ends[0], upper: ends[1] };
+  return { key: value, name: "on dev prompts", color: "--orange", sparse: true, ...band };
+};
 
 const CURVES: readonly Curve[] = [
   {
-    title: "Success with harmless probes only",
+    title: figureOf("harmless_probe_success_rate").label,
     isShare: true,
     keys: [
       { key: "success/harmless_probe_rate", name: "training trees", color: "--blue" },
-      evaluated("harmless_probe_success"),
+      evaluated("harmless_probe_success_rate"),
     ],
   },
   {
-    title: "Success",
+    title: figureOf("success_rate").label,
     isShare: true,
-    keys: [{ key: "success/rate", name: "training trees", color: "--blue" }, evaluated("success")],
+    keys: [{ key: "success/rate", name: "training trees", color: "--blue" }, evaluated("success_rate")],
   },
   {
     title: "Probe NLL, nats a token",
-    keys: [
-      { key: "reward/term/nll", name: "training trees", color: "--blue" },
-      { key: "evaluation/probe_nll", name: "on dev prompts", color: "--orange", sparse: true },
-    ],
+    keys: [{ key: "reward/term/nll", name: "training trees", color: "--blue" }, evaluated("mean_probe_nll")],
   },
   {
     title: "Reward of a turn",
-    keys: [
-      { key: "reward/mean", name: "training trees", color: "--blue" },
-      { key: "evaluation/reward", name: "on dev prompts", color: "--orange", sparse: true },
-    ],
+    keys: [{ key: "reward/mean", name: "training trees", color: "--blue" }, evaluated("mean_reward")],
   },
   {
     title: "Harmful texts",

@@ -1,10 +1,11 @@
 import type { EvaluationSummary, ReportEvaluation, ReportRecord } from "astra-rl/records";
+import { figureOf, type Figure } from "astra-rl/records/figures";
 import { Talk } from "./conversations.js";
 import { Measured } from "./facts.js";
 import { percent, plain, pValue, signed, whole } from "./figures.js";
 import { findConversations, knowsHarmlessProbes } from "./found.js";
 import { Interval, Intervals } from "./intervals.js";
-import { diversityAt, knownRates, type Rate } from "./measures.js";
+import { HEADLINE, knownRates } from "./measures.js";
 import { OverSeeds } from "./over-seeds.js";
 import { shown } from "./shown.js";
 import { Term } from "./terms.js";
@@ -15,7 +16,7 @@ export function Finding({ report }: { report: ReportRecord }) {
   const last = comparison === null ? evaluations.at(-1) : evaluations[comparison.after];
   if (last === undefined) return <Underway report={report} />;
   // With other doubts the figures hold; they are told below.
-  const saysNothing = last.summary.doubts?.some(({ about }) => about === "figures") ?? false;
+  const saysNothing = last.summary.doubts.some(({ about }) => about === "figures");
   const [rate] = knownRates([last.summary]);
   const at = evaluations.indexOf(last);
   const before = comparison === null ? undefined : evaluations[comparison.before];
@@ -44,15 +45,15 @@ export function Finding({ report }: { report: ReportRecord }) {
 }
 
 function sentence(
-  rate: Rate,
+  rate: Figure,
   { label, summary }: ReportEvaluation,
   before: ReportEvaluation | undefined,
   comparison: ReportRecord["comparison"],
 ): string {
-  const isHarmless = rate.name === "Success with harmless probes only";
-  const n = isHarmless ? summary["n_harmless_probe_scored"] : summary.n_scored;
+  const isHarmless = rate.key === HEADLINE.key;
+  const n = rate.count?.(summary)?.whole;
   const what = `the target gave a harmful answer${isHarmless ? " to harmless probes" : ""}`;
-  const share = `In ${percent(rate.value(summary))} of ${whole(Number(n))} conversations (${shown(label)})`;
+  const share = `In ${percent(rate.value(summary))} of ${whole(n)} conversations (${shown(label)})`;
   const compared = comparison === null ? null : (rate.compared?.(comparison.record) ?? null);
   if (before === undefined || compared === null) return `${share}, ${what}.`;
   return `${share}, ${what}; it was ${percent(rate.value(before.summary))} (${shown(before.label)}, ${pValue(compared.p_value)}).`;
@@ -63,19 +64,20 @@ function Figures({
   last,
   before,
 }: {
-  rate: Rate | undefined;
+  rate: Figure | undefined;
   last: EvaluationSummary;
   before: EvaluationSummary | undefined;
 }) {
-  const interval = rate?.interval(last) ?? null;
-  const [nll, nllBefore] = [last.mean_probe_nll, before?.mean_probe_nll ?? null];
-  const clusters = diversityAt(last, "n_clusters");
+  const interval = rate?.interval?.(last) ?? null;
+  const likelihood = figureOf("mean_probe_nll");
+  const [nll, nllBefore] = [likelihood.value(last), before === undefined ? null : likelihood.value(before)];
+  const { diversity } = last;
   return (
     <dl class="figures">
       {rate !== undefined && (
         <div>
           <dt>
-            <Term name={rate.name} />
+            <Term name={rate.label} />
           </dt>
           <dd>
             <strong>{percent(rate.value(last))}</strong>
@@ -85,7 +87,7 @@ function Figures({
       )}
       <div>
         <dt>
-          <Term name="Mean probe NLL, nats a token" />
+          <Term name={likelihood.label} />
         </dt>
         <dd>
           <strong>{plain(nll)}</strong>
@@ -96,12 +98,12 @@ function Figures({
           )}
         </dd>
       </div>
-      {clusters !== null && (
+      {diversity !== null && (
         <div>
           <dt>Different attacks</dt>
           <dd>
-            <strong>{whole(clusters)}</strong>
-            <small>clusters in {whole(diversityAt(last, "n_attacks"))} successes</small>
+            <strong>{whole(diversity.n_clusters)}</strong>
+            <small>clusters in {whole(diversity.n_attacks)} successes</small>
           </dd>
         </div>
       )}

@@ -6,10 +6,10 @@ import { shown } from "./shown.js";
 /** A row for each rate of each evaluation: a dot at the rate, a bar over its interval. */
 export function Intervals({ report: { evaluations, comparison } }: { report: ReportRecord }) {
   const rates = knownRates(evaluations.map(({ summary }) => summary));
-  const drawn = rates.filter(({ isDrawn }) => isDrawn);
+  const drawn = rates.filter(({ key }) => key.endsWith("success_rate"));
   const highest = Math.max(
     ...drawn.flatMap((rate) =>
-      evaluations.map(({ summary }) => rate.interval(summary)?.upper ?? rate.value(summary) ?? 0),
+      evaluations.map(({ summary }) => rate.interval?.(summary)?.upper ?? rate.value(summary) ?? 0),
     ),
   );
   // Low rates are what hardened models are about: the bars zoom in on them.
@@ -18,7 +18,7 @@ export function Intervals({ report: { evaluations, comparison } }: { report: Rep
     <div class="intervals" aria-hidden="true">
       {drawn.map((rate) => (
         <div class="interval-group">
-          <h3>{rate.name}</h3>
+          <h3>{rate.label}</h3>
           {evaluations.map(({ label, summary }, index) => {
             const value = rate.value(summary);
             const isAfter = comparison !== null && index === comparison.after;
@@ -26,7 +26,9 @@ export function Intervals({ report: { evaluations, comparison } }: { report: Rep
               <div class={isAfter ? "interval-row after" : "interval-row"}>
                 <span class="interval-label">{shown(label)}</span>
                 <span class="interval-track">
-                  {value !== null && <Bar value={value} interval={rate.interval(summary)} scale={scale} />}
+                  {value !== null && (
+                    <Bar value={value} interval={rate.interval?.(summary) ?? null} scale={scale} />
+                  )}
                 </span>
                 <span class="interval-value">{percent(value)}</span>
               </div>

@@ -1,7 +1,8 @@
 import type { Doubt, EvaluationSummary, ReportRecord, TargetSummary } from "astra-rl/records";
-import { percent, plain, pValue, signed, whole } from "./figures.js";
+import { percent, pValue, signed, whole } from "./figures.js";
+import type { Figure, FigureDifference } from "astra-rl/records/figures";
 import { Interval } from "./intervals.js";
-import { diversityAt, knownRates, numberAt, type Rate, type RateDifference } from "./measures.js";
+import { knownNumbers, knownRates, written } from "./measures.js";
 import { ByTurn } from "./by-turn.js";
 import { Plane } from "./plane.js";
 import { shown } from "./shown.js";
@@ -19,9 +20,9 @@ export function Outcome({ report }: { report: ReportRecord }) {
     <section id="outcome" aria-labelledby="outcome-title">
       <h2 id="outcome-title">{headingOf(evaluations, comparison)}</h2>
       {evaluations.map(({ label, summary }) => (
-        <NoVerdict of={label} doubts={summary.doubts ?? []} />
+        <NoVerdict of={label} doubts={summary.doubts} />
       ))}
-      {typeof comparison?.reward_hack === "string" && (
+      {comparison !== null && comparison.reward_hack !== null && (
         <p class="no-verdict" role="alert">
           {shown(comparison.reward_hack)}
         </p>
@@ -55,18 +56,24 @@ interface FigureRow {
 /** All figures that at least one of the evaluations has. */
 function figuresOf({ evaluations, comparison }: ReportRecord): FigureRow[] {
   const summaries = evaluations.map(({ summary }) => summary);
+  const differenceOf = (figure: Figure) =>
+    comparison === null
+      ? null
+      : figure.compared === undefined
+        ? {
+            difference: difference(
+              figure.value(evaluations[comparison.before]!.summary),
+              figure.value(evaluations[comparison.after]!.summary),
+            ),
+          }
+        : figure.compared(comparison.record);
   const isJudgeKnown = evaluations.some(({ measured }) => measured !== null);
-  const hasTurns = summaries.some(({ success_by_turn: turns }) => (turns?.length ?? 0) > 1);
+  const hasTurns = summaries.some(({ success_by_turn: turns }) => turns.length > 1);
   return [
     ...knownRates(summaries).map((rate) => ({
-      name: rate.name,
+      name: rate.label,
       cells: summaries.map((summary) => <RateCell rate={rate} summary={summary} />),
-      difference: comparison && (
-        <DifferenceCell
-          compared={rate.compared?.(comparison.record) ?? null}
-          plain={difference(summaries, rate.value)}
-        />
-      ),
+      difference: <DifferenceCell compared={differenceOf(rate)} />,
     })),
     ...(isJudgeKnown
       ? [{ name: "Judged by", cells: evaluations.map(({ measured }) => shown(scorerOf(measured))) }]
@@ -75,7 +82,7 @@ function figuresOf({ evaluations, comparison }: ReportRecord): FigureRow[] {
       ? [
           {
             name: "Success up to each turn",
-            cells: summaries.map(({ success_by_turn: turns = [] }) => turns.map(percent).join(", ") || "–"),
+            cells: summaries.map(({ success_by_turn: turns }) => turns.map(percent).join(", ") || "–"),
           },
         ]
       : []),
@@ -85,13 +92,11 @@ function figuresOf({ evaluations, comparison }: ReportRecord): FigureRow[] {
         percent(tries.find((each) => each.attempts === attempts)?.rate ?? null),
       ),
     })),
-    ...NUMBERS.filter(([, of]) => summaries.some((summary) => of(summary) !== null)).map(
-      ([name, of, format]) => ({
-        name,
-        cells: summaries.map((summary) => format(of(summary))),
-        difference: signed(difference(summaries, of), format === whole ? 0 : 2),
-      }),
-    ),
+    ...knownNumbers(summaries).map((figure) => ({
+      name: figure.label,
+      cells: summaries.map((summary) => written(figure, figure.value(summary))),
+      difference: signed(differenceOf(figure)?.difference, figure.format === "whole" ? 0 : 2),
+    })),
     { name: "Turns failed, empty probes, empty responses", cells: summaries.map(turnsOf) },
     {
       name: "Rollouts (with errors)",
@@ -177,24 +182,27 @@ export function NoVerdict({ of, doubts }: { of: string; doubts: readonly Doubt[]
   );
 }
 
-function RateCell({ rate, summary }: { rate: Rate; summary: EvaluationSummary }) {
-  const interval = rate.interval(summary);
-  const count = rate.count(summary);
+function RateCell({ rate, summary }: { rate: Figure; summary: EvaluationSummary }) {
+  const count = rate.count?.(summary) ?? null;
   return (
     <>
       <strong>{percent(rate.value(summary))}</strong>
-      {count !== null && <small>{count}</small>}
-      <Interval interval={interval} />
+      {count !== null && (
+        <small>
+          {count.part} of {count.whole}
+        </small>
+      )}
+      <Interval interval={rate.interval?.(summary) ?? null} />
     </>
   );
 }
 
-function DifferenceCell({ compared, plain }: { compared: RateDifference | null; plain: number | null }) {
-  if (compared === null) return <>{points(plain)}</>;
-  const { difference_interval: interval, p_value } = compared;
+function DifferenceCell({ compared }: { compared: FigureDifference | null }) {
+  const { difference: by, difference_interval: interval = null, p_value } = compared ?? {};
+  if (p_value === undefined) return <>{points(by)}</>;
   return (
     <>
-      {points(compared.difference)}
+      {points(by)}
       {interval !== null && (
         <small>
           {points(interval.lower, false)} to {points(interval.upper)}
@@ -211,40 +219,12 @@ function DifferenceCell({ compared, plain }: { compared: RateDifference | null; 
 const points = (share: number | null | undefined, unit = true) =>
   typeof share === "number" ? `${signed(100 * share, 1)}${unit ? " points" : ""}` : "–";
 
-function difference(
-  summaries: readonly EvaluationSummary[],
-  of: (summary: EvaluationSummary) => number | null,
-) {
-  const [before, after] = [of(summaries[0]!), of(summaries.at(-1)!)];
-  return before === null || after === null ? null : after - before;
-}
-
-/** Means and counts: name, value, format. */
-const NUMBERS: readonly [
-  name: string,
-  of: (summary: EvaluationSummary) => number | null,
-  format: (value: number | null) => string,
-][] = [
-  ["Mean probe NLL, nats a token", (summary) => summary.mean_probe_nll, plain],
-  ["Mean reward of a turn", (summary) => summary.mean_reward, plain],
-  ["Mean harm of a probe", (summary) => summary.mean_probe_harm, plain],
-  ["Mean harm of a response", (summary) => summary.mean_response_harm, plain],
-  ["Distinct probes", (summary) => numberAt(summary, "n_distinct_probes"), whole],
-  ["Distinct attacks found", (summary) => diversityAt(summary, "n_distinct_attacks"), whole],
-  ["Clusters of attacks, as of equal size", (summary) => diversityAt(summary, "effective_clusters"), plain],
-  ["Self-BLEU of attacks", (summary) => diversityAt(summary, "self_bleu"), plain],
-  ["Sentence structures of attacks", (summary) => diversityAt(summary, "n_structures"), whole],
-  ["Mean embedding distance of attacks", (summary) => diversityAt(summary, "embedding_distance"), plain],
-];
+const difference = (before: number | null, after: number | null) =>
+  before === null || after === null ? null : after - before;
 
 const targetsOf = (summaries: readonly EvaluationSummary[]) => [
   ...new Set(summaries.flatMap(({ targets = [] }) => targets.map(({ target }) => target))),
 ];
 
-function turnsOf(summary: EvaluationSummary): string {
-  const counts = ["n_failed_turns", "n_empty_probes", "n_empty_responses"].map((key) =>
-    numberAt(summary, key),
-  );
-  const turns = numberAt(summary, "n_turns");
-  return turns === null ? "–" : `${counts.map(whole).join(", ")} of ${whole(turns)}`;
-}
+const turnsOf = ({ n_turns, n_failed_turns, n_empty_probes, n_empty_responses }: EvaluationSummary) =>
+  `${[n_failed_turns, n_empty_probes, n_empty_responses].map(whole).join(", ")} of ${whole(n_turns)}`;

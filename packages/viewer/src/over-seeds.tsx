@@ -1,5 +1,7 @@
 import type { ReportRecord, SeedFigure, SeedSummary } from "astra-rl/records";
-import { percent, plain, whole } from "./figures.js";
+import type { Figure } from "astra-rl/records/figures";
+import { percent, whole } from "./figures.js";
+import { SEED_ORDERED, written } from "./measures.js";
 import { shown } from "./shown.js";
 import { Term } from "./terms.js";
 
@@ -11,18 +13,9 @@ export function OverSeeds({ report }: { report: ReportRecord }) {
         <>
           <p class="sentence">{sentence(found, report)}</p>
           <dl class="figures">
-            <Figure
-              name="Success with harmless probes only"
-              figure={found.harmless_probe_success_rate}
-              show={percent}
-            />
-            <Figure name="Success" figure={found.success_rate} show={percent} />
-            <Figure
-              name="Success, each cluster of attacks once"
-              figure={found.cluster_success_rate}
-              show={percent}
-            />
-            <Figure name="Mean probe NLL, nats a token" figure={found.mean_probe_nll} show={plain} />
+            {SEED_ORDERED.map((figure) => (
+              <OverOne figure={figure} found={found[figure.key]} />
+            ))}
           </dl>
         </>
       ))}
@@ -42,7 +35,7 @@ function sentence(found: SeedSummary, { evaluations }: ReportRecord): string {
       ? ""
       : ` ${whole(without)} more gave no verdict and ${without === 1 ? "is" : "are"} left out.`;
   if (figure === null) return `${of}no seed gave a verdict.${left}`;
-  const isDoubtful = counted.some((at) => (evaluations[at]!.summary.doubts ?? []).length > 0);
+  const isDoubtful = counted.some((at) => evaluations[at]!.summary.doubts.length > 0);
   const doubt = isDoubtful ? " What is doubtful about it stands below." : "";
   return (
     `${of}Over ${whole(figure.n_seeds)} ${figure.n_seeds === 1 ? "seed" : "seeds"}, the target gave a harmful answer${to} in ` +
@@ -50,30 +43,22 @@ function sentence(found: SeedSummary, { evaluations }: ReportRecord): string {
   );
 }
 
-function Figure({
-  name,
-  figure,
-  show,
-}: {
-  name: string;
-  figure: SeedFigure | null;
-  show: (value: number) => string;
-}) {
-  if (figure === null) return null;
-  const { mean, interval, n_seeds: seeds } = figure;
+function OverOne({ figure, found }: { figure: Figure; found: SeedFigure | null }) {
+  if (found === null) return null;
+  const { mean, interval, n_seeds: seeds } = found;
   const why =
     seeds < 3 ? `${seeds} ${seeds === 1 ? "seed is" : "seeds are"} too few for one` : "all seeds are equal";
   return (
     <div>
       <dt>
-        <Term name={name} />
+        <Term name={figure.label} />
       </dt>
       <dd>
-        <strong>{show(mean)}</strong>
+        <strong>{written(figure, mean)}</strong>
         <small>
           {interval === null
             ? `no interval: ${why}`
-            : `${show(interval.lower)} to ${show(interval.upper)}, ${seeds} seeds`}
+            : `${written(figure, interval.lower)} to ${written(figure, interval.upper)}, ${seeds} seeds`}
         </small>
       </dd>
     </div>

@@ -70,7 +70,7 @@ export function Sections({
   const withGraphs = sources.filter(({ entries }) => entries.length > 0);
   return (
     <Revealing>
-      {runs.map(({ label, doubts = [] }) => (
+      {runs.map(({ label, doubts }) => (
         <NoVerdict of={label} doubts={doubts} />
       ))}
       <Finding report={report} />

@@ -1,29 +1,9 @@
+import { FIGURES } from "astra-rl/records/figures";
 import { useEffect, useState } from "preact/hooks";
 
 /** What the words of this page mean, by the name that the page shows. */
 const TERMS: Record<string, string> = {
-  "Success with harmless probes only":
-    "Rollouts with a response at or above the harm threshold and no probe as harmful up to it: the tester drew the harm out and did not say it first.",
-  Success: "Rollouts in which any response scores at or above the harm threshold.",
-  "Success by the second scorer":
-    "The same by a scorer that training never saw. Success by the first one alone may be reward hacking.",
-  "Success, each cluster of attacks once":
-    "Clusters of similar attacks divided by rollouts: one attack repeated a hundred times counts once.",
-  "Harmful probes": "Probes that score at or above the harm threshold themselves.",
-  "Mean probe NLL, nats a token":
-    "Mean negative log-likelihood of a probe token under the target. Lower is likelier: about 0 is what the target itself would say next.",
-  "Mean reward of a turn": "The weighted sum of the configuration's reward terms.",
-  "Mean harm of a probe": "Mean score of the tester's messages, from 0 to 1.",
-  "Mean harm of a response": "Mean score of the target's messages, from 0 to 1.",
-  "Distinct probes": "Different texts among all probes.",
-  "Distinct attacks found":
-    "Different texts among the probes that the first harmful response of a rollout answers.",
-  "Clusters of attacks, as of equal size":
-    "The exponential of the entropy of the cluster sizes: as many clusters of one size would be as diverse.",
-  "Self-BLEU of attacks": "Overlap of each attack with all others, from 0 to 1. High is repetitive.",
-  "Mean embedding distance of attacks": "1 minus the mean cosine of all pairs of attacks. Low is repetitive.",
-  "Sentence structures of attacks":
-    "Different grammatical skeletons: function words and punctuation, with the content words taken out. New topics in one pattern do not raise it.",
+  ...Object.fromEntries(FIGURES.map(({ label, explanation }) => [label, explanation])),
   "Success up to each turn":
     "The share of rollouts with a harmful response by then, by the Kaplan–Meier estimate where rollouts ended early.",
   "Judged by": "The scorer of the evaluation. Rates of different scorers do not compare.",

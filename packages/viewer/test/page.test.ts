@@ -235,6 +235,7 @@ describe.skipIf(executablePath === undefined)("the page of a report, opened from
     report.evaluations[1]!.measured = {
       tester: { ...identity, model: "search" },
       target: identity,
+      reward: {},
       scorer: { type: "keyword" },
       search: {
         queries: 3600,
@@ -247,6 +248,7 @@ describe.skipIf(executablePath === undefined)("the page of a report, opened from
       },
       prompts: { source: "embedded", split: "test", sha256: "0".repeat(64), count: 4 },
       generation: { tester: {}, target: {} },
+      formats: {},
       sampler: { type: "flat" },
       dtype: "float32",
       seed: 1,

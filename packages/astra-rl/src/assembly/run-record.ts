@@ -70,7 +70,7 @@ export async function recordSession(
     resume = false,
     hub = {} as HubOptions,
     now = new Date(),
-    formats,
+    formats = {},
     servers = {},
   }: {
     resume?: boolean;
@@ -82,14 +82,14 @@ export async function recordSession(
 ): Promise<void> {
   const path = join(folder, FILE);
   const session = describeSession(now, resume ? savedStep(folder) : null);
-  // Older runs without a run.json get one on resume.
+  // A run that a program began has no run.json, and gets one on resume.
   const before = resume && existsSync(path) ? parseRunRecord(readFileSync(path, "utf8"), path) : null;
   const record: RunRecord =
     before === null
       ? {
           seed: configuration.seed,
           models: await modelIdentities(configuration, hub),
-          ...(formats === undefined ? {} : { formats }),
+          formats,
           ...serversIn(servers),
           files: await fileIdentities(folder, configuration, hub),
           sessions: [session],
@@ -120,18 +120,17 @@ export function engineChange(folder: string): string | null {
   const { engine: before } = parseRunRecord(readFileSync(path, "utf8"), path).sessions.at(-1)!;
   const { isa, threads } = engineInformation();
   const processes = distributed.worldSize();
-  const processesBefore = before.processes ?? 1;
-  const isSame = before.isa === isa && before.threads === threads && processesBefore === processes;
+  const isSame = before.isa === isa && before.threads === threads && before.processes === processes;
   if (isSame) return null;
   const settings = [
     ...(before.threads === threads ? [] : [`OMP_NUM_THREADS=${before.threads}`]),
     ...(before.isa === isa ? [] : [`ASTRA_ISA=${before.isa}`]),
-    ...(processesBefore === processes ? [] : [`--processes ${processesBefore}`]),
+    ...(before.processes === processes ? [] : [`--processes ${before.processes}`]),
   ];
   const on = (count: number, among: number) =>
     `${count === 1 ? "1 thread" : `${count} threads`}${among === 1 ? "" : ` of each of ${among} processes`}`;
   return (
-    `${folder}: computed on ${on(before.threads, processesBefore)} within ${before.isa} so far, and goes on with ` +
+    `${folder}: computed on ${on(before.threads, before.processes)} within ${before.isa} so far, and goes on with ` +
     `${on(threads, processes)} within ${isa}. ` +
     "Sums round otherwise, so that from here on numbers, and sooner or later texts, are not those of the run without the " +
     "stop. Its steps so far, its draws, its prompts and their order stay the same. To go on exactly, where the machine " +
@@ -339,7 +338,7 @@ export async function describeMeasured(
       count: prompts.length,
     },
     generation,
-    ...(formats === undefined ? {} : { formats: formats.formats }),
+    formats: formats?.formats ?? {},
     ...serversIn(servers),
     ...(formats?.readsDate === true && models.date !== undefined ? { date: models.date } : {}),
     sampler: depth === undefined ? sampler : { ...sampler, depth },

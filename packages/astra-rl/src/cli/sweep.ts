@@ -5,8 +5,8 @@ import { AstraError, UsageError } from "@astra-rl/torch";
 import { parse } from "yaml";
 import { parseOverride } from "../configuration/index.js";
 import { statistics } from "../evaluation/index.js";
-import { clusterSuccessRate, doubt, parseEvaluationLine } from "../records/index.js";
-import { linesOf, percent, plain, table } from "../report/index.js";
+import { doubt, parseEvaluationLine, SEED_FIGURES, type Figure } from "../records/index.js";
+import { between, linesOf, table, written } from "../report/index.js";
 import { runProgram, trainArguments } from "./child.js";
 import { EXIT, NoVerdictError } from "./exit.js";
 import { repeated } from "./options.js";
@@ -173,36 +173,20 @@ export function sweepReport({
 }: Pick<Sweep, "settings" | "seeds" | "folder">): string[] {
   const rows = settings.map((setting) => {
     const summaries = seeds.flatMap((seed) => lastSummary(join(folder, folderOf(setting, seed))) ?? []);
-    const cell = (values: readonly (number | null)[], show: (value: number) => string) => {
-      const known = values.filter((value) => value !== null);
+    const cell = ({ value, format }: Figure) => {
+      const known = summaries.flatMap((summary) => value(summary) ?? []);
       if (known.length === 0) return "–";
-      const middle = show(statistics.mean(known));
+      const middle = written(format, statistics.mean(known));
       const interval = statistics.seedInterval(known);
-      if (interval !== null) return `${middle} (${show(interval.lower)} to ${show(interval.upper)})`;
+      if (interval !== null) return `${middle} (${between(format, interval)})`;
       // Equal figures have no spread to judge by, and one or two are too few.
       return known.length < 3 ? `${middle} (too few to say)` : `${middle} (in all)`;
     };
-    return [
-      setting.name === "" ? "all" : setting.name,
-      String(summaries.length),
-      cell(
-        summaries.map(({ success_rate: rate }) => rate),
-        percent,
-      ),
-      cell(summaries.map(clusterSuccessRate), percent),
-      cell(
-        summaries.map(({ harmless_probe_success_rate: rate }) => rate),
-        percent,
-      ),
-      cell(
-        summaries.map(({ mean_probe_nll: nll }) => nll),
-        (value) => plain(value),
-      ),
-    ];
+    return [setting.name === "" ? "all" : setting.name, String(summaries.length), ...SEED_FIGURES.map(cell)];
   });
   return [
     "Means over seeds of the last evaluations on dev prompts, with 95 % intervals (Student's t):",
     "",
-    ...table(["", "runs", "success", "each cluster once", "with harmless probes", "probe NLL"], rows),
+    ...table(["", "runs", ...SEED_FIGURES.map(({ heading }) => heading)], rows),
   ];
 }

@@ -65,7 +65,7 @@ export function compareAll(
   const adjust = (of: (record: ComparisonRecord) => number | null) =>
     holmAdjusted(found.map(({ record }) => (record === null ? null : of(record))));
   const success = adjust(({ p_value: p }) => p);
-  const harmless = adjust(({ harmless_probe: rates }) => rates?.p_value ?? null);
+  const harmless = adjust(({ harmless_probe: { p_value: p } }) => p);
   const reward = adjust(({ reward_p_value: p }) => p);
   return found.map((each, at) => ({
     ...each,

@@ -53,10 +53,7 @@ export function compareEvaluations(
   const harmless = compareRates(judged, succeedsHarmlessly, resampling);
   const { harm_threshold: threshold } = after.summary;
   const bySecond = scored.filter((sides) => sides.every(isScoredBySecond));
-  const distinct = [before, after].map(({ summary }) => summary.n_distinct_probes ?? null) as [
-    number | null,
-    number | null,
-  ];
+  const distinctBefore = before.summary.n_distinct_probes;
   const n = scored.length;
 
   const rewards = (hasSameReward(before, after) ? pairs : []).flatMap(([a, b]) => {
@@ -79,8 +76,7 @@ export function compareEvaluations(
     ...(bySecond.length === 0
       ? {}
       : { second: compareRates(bySecond, succeedsBySecond(threshold), resampling).rates }),
-    distinct_probes_kept:
-      distinct[0] === null || distinct[0] === 0 || distinct[1] === null ? null : distinct[1] / distinct[0],
+    distinct_probes_kept: distinctBefore === 0 ? null : after.summary.n_distinct_probes / distinctBefore,
     reward_difference: rewards.length === 0 ? null : mean(rewards.map(([first, second]) => second - first)),
     reward_difference_interval: intervalRecord(bootstrap, confidence, "bootstrap"),
     reward_p_value:

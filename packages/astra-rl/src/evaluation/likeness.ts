@@ -46,14 +46,14 @@ export function unlikeness(a: Evaluated, b: Evaluated): string[] {
   differ("another sampler", { ...first.sampler, depth: 0 }, { ...second.sampler, depth: 0 });
   differ("another decoding of the tester", first.generation.tester, second.generation.tester);
   differ("another decoding of the target", first.generation.target, second.generation.target);
-  differ("another format of conversations", first.formats ?? {}, second.formats ?? {});
+  differ("another format of conversations", first.formats, second.formats);
   differ(`versions ${first.astra_rl} and ${second.astra_rl} of astra-rl`, first.astra_rl, second.astra_rl);
   return found;
 }
 
-/** Whether two evaluations were paid alike: only then can their rewards be compared. Unknown in older records. */
+/** Whether two evaluations were paid alike: only then can their rewards be compared. */
 export const hasSameReward = (a: Evaluated, b: Evaluated): boolean =>
-  stable(a.measured?.["reward"]) === stable(b.measured?.["reward"]);
+  stable(a.measured?.reward) === stable(b.measured?.reward);
 
 /** Whether the same model says how likely probes are. */
 export function hasSameLikelihood(a: Evaluated, b: Evaluated): boolean {

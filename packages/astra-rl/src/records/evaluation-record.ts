@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { failureCause, RESPONSE_NOTES } from "../core/index.js";
+import { FIGURE_FIELDS } from "./figures.js";
 import { promptMessages, turnShape } from "./graph-record.js";
 import { linesParserOf, parserOf } from "./parse-record.js";
 import { doubtSchema } from "./verdict.js";
@@ -18,11 +19,6 @@ const interval = z.object({
   /** How it was computed, for example "wilson". */
   method: z.string(),
 });
-
-/** Values that older records do not have. */
-const count = z.int().nonnegative().nullable().default(null);
-const share = z.number().nullable().default(null);
-const laterInterval = interval.nullable().default(null);
 
 const turn = z.looseObject({
   /** From 1. */
@@ -63,9 +59,9 @@ const overall = z.looseObject({
   first_harmful_response_turn: z.int().positive().nullable(),
   /**
    * Whether a response reached the threshold but no probe up to it did: the tester elicited harm without writing it
-   * first. null if a probe or response has no score, and in older records.
+   * first. null if a probe or response has no score.
    */
-  harmless_probe_success: z.boolean().nullable().default(null),
+  harmless_probe_success: z.boolean().nullable(),
   /** Name of the target that responded; absent if there is only one. */
   target: z.string().optional(),
   /** Index of the first rollout from the same prompt, where several rollouts start from one; absent otherwise. */
@@ -94,20 +90,18 @@ const diversity = z.looseObject({
   cluster_success_rate: z.number().nullable(),
   /**
    * The clusters, largest first: indices of their rollouts into `details`, and of the one whose attack is nearest to all of its
-   * cluster. Absent in older records.
+   * cluster.
    */
-  clusters: z
-    .array(
-      z.looseObject({
-        representative: z.int().nonnegative(),
-        rollouts: z.array(z.int().nonnegative()).min(1),
-      }),
-    )
-    .optional(),
-  /** Distinct grammatical skeletons of attacks (`sentenceStructure`); absent in older records. */
-  n_structures: z.int().nonnegative().optional(),
+  clusters: z.array(
+    z.looseObject({
+      representative: z.int().nonnegative(),
+      rollouts: z.array(z.int().nonnegative()).min(1),
+    }),
+  ),
+  /** Distinct grammatical skeletons of attacks (`sentenceStructure`). */
+  n_structures: z.int().nonnegative(),
   /** Mean normalised edit distance of the skeletons over all pairs, in subsets of `subset_size`; null for fewer than two. */
-  structure_distance: z.number().nullable().optional(),
+  structure_distance: z.number().nullable(),
   /** Over all probes whose response has a score: the share at or above `threshold`, and the diversity of those. */
   quality: z.array(
     z.looseObject({
@@ -153,50 +147,49 @@ const secondSummary = z.looseObject({
   kappa: z.number().nullable(),
 });
 
+const FIELD_SCHEMAS = {
+  count: z.int().nonnegative(),
+  number: z.number().nullable(),
+  interval: interval.nullable(),
+};
+type FigureFields = typeof FIGURE_FIELDS;
+const figureFields = Object.fromEntries(
+  Object.entries(FIGURE_FIELDS).map(([key, kind]) => [key, FIELD_SCHEMAS[kind]]),
+) as { [Key in keyof FigureFields]: (typeof FIELD_SCHEMAS)[FigureFields[Key]] };
+
 const summary = z.looseObject({
   n_rollouts: z.int().nonnegative(),
   /** Rollouts in which every response was scored: the base of the attack success rate. */
   n_scored: z.int().nonnegative(),
   /** Rollouts with a missing or unscored response, n_rollouts − n_scored. Never counted as safe. */
   n_errors: z.int().nonnegative(),
-  /**
-   * Turns of all rollouts; those with a failure; those with an empty probe or response. Absent in older records, like
-   * `doubts`.
-   */
-  n_turns: z.int().nonnegative().optional(),
-  n_failed_turns: z.int().nonnegative().optional(),
-  n_empty_probes: z.int().nonnegative().optional(),
-  n_empty_responses: z.int().nonnegative().optional(),
+  /** Turns of all rollouts; those with a failure. */
+  n_turns: z.int().nonnegative(),
+  n_failed_turns: z.int().nonnegative(),
+  /** Turns with an empty probe, or response; null where they are no texts. */
+  n_empty_probes: z.int().nonnegative().nullable(),
+  n_empty_responses: z.int().nonnegative().nullable(),
   /** Probes and responses of which the scorer read only a part, so that the rest may be harmful; absent for none. */
   n_cut_probes: z.int().positive().optional(),
   n_cut_responses: z.int().positive().optional(),
   /** Turns by their `outcome`, such as refused or filtered; absent if none has one. */
   outcomes: z.record(z.string(), z.int().positive()).optional(),
   /** Distinct prompts. Rollouts from one prompt are no independent trials. */
-  n_prompts: z.int().nonnegative().optional(),
+  n_prompts: z.int().nonnegative(),
   /** Responses, the distinct texts among them, and those that ended at their maximum length. */
-  n_responses: z.int().nonnegative().optional(),
-  n_distinct_responses: z.int().nonnegative().optional(),
-  n_ended_by_length: z.int().nonnegative().optional(),
+  n_responses: z.int().nonnegative(),
+  n_distinct_responses: z.int().nonnegative(),
+  n_ended_by_length: z.int().nonnegative(),
   /** Texts that the scorer must find harmful (`evaluation.controls`), and how many it does; absent if there are none. */
   controls: z.object({ n: z.int().positive(), n_found: z.int().nonnegative() }).optional(),
   /** Reasons to doubt the metrics (`doubtsOfRollouts`); empty if there are none. */
-  doubts: z.array(doubtSchema).optional(),
+  doubts: z.array(doubtSchema),
   /** One summary per target; absent if there is only one. */
   targets: z.array(targetSummary).optional(),
-  /** Scored rollouts with a response at or above the threshold. */
-  n_successes: z.int().nonnegative(),
-  /** Means over rollouts of the per-rollout means; null if no rollout has one. */
-  mean_reward: z.number().nullable(),
-  mean_probe_harm: z.number().nullable(),
-  mean_response_harm: z.number().nullable(),
-  /** Shares from 0 to 1, not percentages; null when no rollout was scored. */
-  harmful_probe_rollout_rate: z.number().nullable(),
-  success_rate: z.number().nullable(),
-  success_rate_interval: interval.nullable(),
-  /** Share of rollouts with a success up to each turn, from 1; absent in older records. */
-  success_by_turn: z.array(z.number()).optional(),
-  /** Their intervals; absent in older records, and where a rollout has an error. */
+  ...figureFields,
+  /** Share of rollouts with a success up to each turn, from 1. */
+  success_by_turn: z.array(z.number()),
+  /** Their intervals; absent where a rollout has an error. */
   success_by_turn_intervals: z.array(interval.nullable()).optional(),
   /** Chance of a success within so many tries from a prompt; absent where prompts are tried once. */
   success_by_attempts: z
@@ -204,30 +197,15 @@ const summary = z.looseObject({
       z.looseObject({ attempts: z.int().positive(), rate: z.number(), n_prompts: z.int().nonnegative() }),
     )
     .optional(),
-  /** Rollouts in which every probe and every response was scored: the base of the success with harmless probes only. */
-  n_harmless_probe_scored: count,
-  /** Those with a response at or above the threshold, and no probe at or above it up to that response. */
-  n_harmless_probe_successes: count,
-  harmless_probe_success_rate: share,
-  harmless_probe_success_rate_interval: laterInterval,
-  /** Scored probes, those at or above the threshold, and the number of distinct texts among them. */
-  n_probes: count,
-  n_harmful_probes: count,
-  n_distinct_probes: count,
-  harmful_probe_rate: share,
-  /** Probes of one rollout are correlated; the interval accounts for it (`clusteredInterval`). */
-  harmful_probe_rate_interval: laterInterval,
   /** Success rate over all rollouts if every undecided one were safe (lower) or a success (upper). */
   success_rate_bounds: z.object({ lower: z.number(), upper: z.number() }).nullable(),
-  /** Mean −log P_target of a probe token, over all probe tokens of all rollouts, in nats. */
-  mean_probe_nll: z.number().nullable(),
-  /** The same of each turn, from 1; null where no token is known. Absent in older records. */
-  probe_nll_by_turn: z.array(z.number().nullable()).optional(),
+  /** The same of each turn, from 1; null where no token is known. */
+  probe_nll_by_turn: z.array(z.number().nullable()),
   harm_threshold: z.number(),
   /** Absent without a second scorer. */
   second: secondSummary.optional(),
-  /** null in older records. */
-  diversity: diversity.nullable().default(null),
+  /** null where it was not measured. */
+  diversity: diversity.nullable(),
 });
 
 const detail = z.looseObject({ overall, per_turn: z.array(turn) });
@@ -267,11 +245,11 @@ export const comparisonRecordSchema = z.looseObject({
   n_only_before: z.int().nonnegative(),
   n_only_after: z.int().nonnegative(),
   /** The same for success with harmless probes only, on the pairs with every text scored. */
-  harmless_probe: pairedRates.nullable().default(null),
+  harmless_probe: pairedRates,
   /** The same by the second scorer, on the pairs with every response scored by both; absent where either has none. */
   second: pairedRates.optional(),
-  /** Distinct probes after / before; null if there were none before, or if not measured. */
-  distinct_probes_kept: share,
+  /** Distinct probes after / before; null if there were none before. */
+  distinct_probes_kept: z.number().nullable(),
   /** Mean difference after − before of per-rollout mean rewards, with a bootstrap interval and a permutation test. */
   reward_difference: z.number().nullable(),
   reward_difference_interval: interval.nullable(),
@@ -288,10 +266,6 @@ export type EvaluationOverall = z.infer<typeof overall>;
 export type SecondSummary = z.infer<typeof secondSummary>;
 export type TargetSummary = z.infer<typeof targetSummary>;
 export type EvaluationSummary = z.infer<typeof summary>;
-/** Success that counts each cluster of attacks once; null where it was not measured. One line said a hundred times is one attack. */
-export const clusterSuccessRate = ({
-  diversity: found,
-}: Pick<EvaluationSummary, "diversity">): number | null => found?.cluster_success_rate ?? null;
 export type EvaluationDetail = z.infer<typeof detail>;
 export type EvaluationRecord = z.infer<typeof evaluationRecordSchema>;
 export type EvaluationLine = z.infer<typeof evaluationLineSchema>;

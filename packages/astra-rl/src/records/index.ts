@@ -10,7 +10,6 @@ export {
   parseComparisonRecord,
   stringifyEvaluation,
   stringifyEvaluationLine,
-  clusterSuccessRate,
   type ComparisonRecord,
   type DiversityRecord,
   type EvaluationDetail,
@@ -24,6 +23,17 @@ export {
   type TargetSummary,
   EVALUATION_VERSION,
 } from "./evaluation-record.js";
+export {
+  FIGURE_FIELDS,
+  FIGURES,
+  figureOf,
+  metricKeys,
+  SEED_FIGURES,
+  type Figure,
+  type FigureDifference,
+  type FigureKey,
+  type SeedFigureKey,
+} from "./figures.js";
 export {
   creditFromRecord,
   graphFromRecord,

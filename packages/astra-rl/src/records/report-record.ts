@@ -1,4 +1,5 @@
 import type { ComparisonRecord, EvaluationDetail, EvaluationSummary } from "./evaluation-record.js";
+import type { SeedFigureKey } from "./figures.js";
 import type { GraphRecord, TurnRecord } from "./graph-record.js";
 import type { MetricsRecord } from "./metrics-record.js";
 import type { Doubt } from "./verdict.js";
@@ -43,7 +44,7 @@ export interface ReportEvaluation {
 export interface ReportRun {
   /** The run folder's name. */
   label: string;
-  /** null for older runs without a run.json. */
+  /** null without a run.json, which programs of the library do not write. */
   run: RunRecord | null;
   /** The parsed `config.resolved.yaml`; null if there is none. */
   configuration: Record<string, unknown> | null;
@@ -51,8 +52,8 @@ export interface ReportRun {
   /** Evaluations on the dev prompts during training, without their conversations. */
   evaluations: { step: number; summary: EvaluationSummary }[];
   graphs: ReportGraph[];
-  /** Reasons why its training says nothing about the target; empty if there are none, absent if not checked. */
-  doubts?: Doubt[];
+  /** Reasons why its training says nothing about the target; empty if there are none. */
+  doubts: Doubt[];
   /** Number of graphs in the run folder; a report may contain only some of them. */
   graphs_total: number;
 }
@@ -83,8 +84,8 @@ export interface SeedFigure {
   n_seeds: number;
 }
 
-/** The last evaluations of runs that differ in their seed alone. */
-export interface SeedSummary {
+/** The last evaluations of runs that differ in their seed alone, with the figures of `SEED_FIGURES`. */
+export interface SeedSummary extends Record<SeedFigureKey, SeedFigure | null> {
   /** What tells these runs from the others, such as "learningRate=0.1"; "" where all runs are of one configuration. */
   label: string;
   /** Indices into `runs`, and those of their last evaluations that count into `evaluations`. */
@@ -92,11 +93,6 @@ export interface SeedSummary {
   evaluations: number[];
   /** Evaluations that say nothing of the target, and do not count. */
   n_without_verdict: number;
-  success_rate: SeedFigure | null;
-  /** Success that counts each cluster of attacks once. */
-  cluster_success_rate: SeedFigure | null;
-  harmless_probe_success_rate: SeedFigure | null;
-  mean_probe_nll: SeedFigure | null;
 }
 
 /** An option in which runs differ: its value in each of `runs`. */
@@ -119,6 +115,6 @@ export interface ReportRecord {
    * `before` and `after` are indices into `evaluations`; null if no two are comparable. `reward_hack` is a sentence where the
    * tester gained by the first scorer and not by the second.
    */
-  comparison: { before: number; after: number; record: ComparisonRecord; reward_hack?: string | null } | null;
+  comparison: { before: number; after: number; record: ComparisonRecord; reward_hack: string | null } | null;
   version: number;
 }

@@ -24,7 +24,7 @@ const server = z.looseObject({
   /** Parameters that it rejects, and that were not sent. */
   omitted: z.array(z.string()),
   /** Parameters that it accepts and that had no effect. */
-  ignored: z.array(z.string()).default([]),
+  ignored: z.array(z.string()),
   /** The share of an answer's tokens with log-probabilities; of a prompt's for the likelihood. */
   logprobs: z.number(),
   /** Whether a seed repeats an answer; null if answers did not vary. */
@@ -70,8 +70,8 @@ const session = z.looseObject({
     isa: z.string(),
     /** Of each process. */
     threads: z.int().positive(),
-    /** Processes that shared the run; absent in older records: one. */
-    processes: z.int().positive().optional(),
+    /** Processes that shared the run. */
+    processes: z.int().positive(),
   }),
   /** The step after which the run was resumed; null for the first session. */
   resumed_after: z.int().nonnegative().nullable(),
@@ -83,8 +83,8 @@ export const runRecordSchema = z.looseObject({
   /** Seed of all randomness in the run. */
   seed: z.int().nonnegative(),
   models: z.record(z.string(), modelIdentity),
-  /** How local models read conversations, by their names; absent in older runs. */
-  formats: formats.optional(),
+  /** How local models read conversations, by their names. */
+  formats,
   /** Servers, by the names of their models; absent without any. */
   servers: servers.optional(),
   files: z.array(fileIdentity),
@@ -137,10 +137,10 @@ export const measuredSchema = z.looseObject({
   /** Where the tester is a list of probes that a search found; absent otherwise. */
   search: searchSchema.optional(),
   target: modelIdentity,
-  /** The model that says how likely probes are, where the target does not; absent in older records. */
+  /** The model that says how likely probes are, where the target does not; absent where it does. */
   likelihood: modelIdentity.optional(),
-  /** The reward section; absent in older records. */
-  reward: z.looseObject({}).optional(),
+  /** The reward section. */
+  reward: z.looseObject({}),
   /** Further testers and targets, by their names in graphs; absent if there are none. */
   others: z.record(z.string(), modelIdentity).optional(),
   /** The scorer section of the configuration, the SHA-256 of its files, and its checkpoints. */
@@ -158,8 +158,8 @@ export const measuredSchema = z.looseObject({
   }),
   /** Decoding options of the two models. */
   generation: z.looseObject({ tester: z.looseObject({}), target: z.looseObject({}) }),
-  /** How local models read conversations, by their names; absent in older records. */
-  formats: formats.optional(),
+  /** How local models read conversations, by their names. */
+  formats,
   /** Servers, by the names of their models; absent without any. */
   servers: servers.optional(),
   /** The date that chat templates wrote; absent if none did. */

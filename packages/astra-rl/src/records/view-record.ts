@@ -8,7 +8,7 @@ export interface ViewRun {
   /** Training steps done, and planned; null if the folder does not say. */
   steps: number;
   planned: number | null;
-  /** When its first process started, as ISO 8601; null for older runs. */
+  /** When its first process started, as ISO 8601; null if the folder does not say. */
   started: string | null;
   /** When its metrics last changed, in milliseconds since 1970. */
   changed: number;

@@ -1,14 +1,13 @@
 import { basename, dirname, join } from "node:path";
 import { UsageError } from "@astra-rl/torch";
 import { rolesOf, type LabelledEvaluation, type OneComparison } from "../evaluation/index.js";
-import type { EvaluationSummary } from "../records/index.js";
+import { figureOf, type Figure, type FigureKey } from "../records/index.js";
 import { scorerName } from "./comparison-report.js";
 import {
-  distinctProbes,
-  eachClusterOnce,
+  differenceOf,
+  figureRow,
+  intervalRow,
   percentBetween,
-  plain,
-  points,
   pointsBetween,
   pValue,
   share,
@@ -23,53 +22,81 @@ export interface Table {
   rows: string[][];
 }
 
+const SHOWN: readonly FigureKey[] = [
+  "success_rate",
+  "cluster_success_rate",
+  "harmless_probe_success_rate",
+  "harmful_probe_rate",
+  "n_distinct_probes",
+  "mean_probe_nll",
+  "mean_reward",
+];
+
+/** p-values that are adjusted where there are several comparisons. */
+const ADJUSTED: Partial<Record<FigureKey, keyof OneComparison["adjusted"]>> = {
+  success_rate: "success",
+  harmless_probe_success_rate: "harmless",
+};
+
 /** Several evaluations beside each other, each with its differences from the first. */
 export function compareTable(
   evaluations: readonly LabelledEvaluation[],
   comparisons: readonly OneComparison[],
 ): Table {
   const summaries = evaluations.map(({ evaluation }) => evaluation.summary);
-  const each = (label: string, of: (summary: EvaluationSummary) => string) => [label, ...summaries.map(of)];
   const against = (label: string, of: (comparison: OneComparison) => string) => [
     label,
     "",
     ...comparisons.map(of),
   ];
+  const rowsOf = (key: FigureKey) => {
+    const figure = figureOf(key);
+    const isTested = figure.compared !== undefined;
+    return [
+      ...figureRow(figure, summaries),
+      ...(isTested ? intervalRow(figure, summaries) : []),
+      ...(key === "success_rate" ? [judges] : []),
+      ...(isTested ? differenceRows(figure, comparisons, against) : []),
+    ];
+  };
+  const judges = [
+    "  judged by",
+    ...evaluations.map(({ evaluation: { measured } }) => (measured ? scorerName(measured.scorer) : "–")),
+  ];
   const rows = [
-    each("attack success rate", (s) => share(s.success_rate, s.n_successes, s.n_scored)),
-    each("  95 % interval", (s) => percentBetween(s.success_rate_interval)),
-    [
-      "  judged by",
-      ...evaluations.map(({ evaluation: { measured } }) => (measured ? scorerName(measured.scorer) : "–")),
-    ],
-    against("  difference", ({ record }) => points(record?.difference)),
-    against("  95 % interval", ({ record }) => pointsBetween(record?.difference_interval)),
-    against("  paired test", ({ record }) => pValue(record?.p_value ?? null)),
-    ...(comparisons.length > 1
-      ? [against("  adjusted (Holm)", ({ adjusted }) => pValue(adjusted.success))]
-      : []),
-    ...eachClusterOnce(summaries),
-    each("  with harmless probes only", (s) =>
-      share(s.harmless_probe_success_rate, s.n_harmless_probe_successes, s.n_harmless_probe_scored),
-    ),
-    each("  95 % interval", (s) => percentBetween(s.harmless_probe_success_rate_interval)),
-    against("  difference", ({ record }) => points(record?.harmless_probe?.difference)),
-    against("  95 % interval", ({ record }) => pointsBetween(record?.harmless_probe?.difference_interval)),
-    against("  paired test", ({ record }) => pValue(record?.harmless_probe?.p_value ?? null)),
-    ...(comparisons.length > 1
-      ? [against("  adjusted (Holm)", ({ adjusted }) => pValue(adjusted.harmless))]
-      : []),
-    each("harmful probes", (s) => share(s.harmful_probe_rate, s.n_harmful_probes, s.n_probes)),
-    each("distinct probes", distinctProbes),
-    each("mean probe NLL, nats a token", (s) => plain(s.mean_probe_nll)),
-    against("  difference", ({ record }) => plain(record?.probe_nll_difference ?? null)),
-    each("mean reward of a turn", (s) => plain(s.mean_reward)),
-    against("  difference", ({ record }) => plain(record?.reward_difference ?? null)),
-    against("  permutation test", ({ record }) => pValue(record?.reward_p_value ?? null)),
-    each("rollouts (with errors)", (s) => `${s.n_rollouts} (${s.n_errors})`),
+    ...SHOWN.flatMap(rowsOf),
+    ["rollouts (with errors)", ...summaries.map((s) => `${s.n_rollouts} (${s.n_errors})`)],
     against("pairs", ({ record }) => (record === null ? "none" : String(record.n_pairs))),
   ];
   return { heading: ["", ...evaluations.map(({ label }) => visible(label))], rows };
+}
+
+/** Each difference from the first evaluation, with its interval and its test where there are some. */
+function differenceRows(
+  figure: Figure,
+  comparisons: readonly OneComparison[],
+  against: (label: string, of: (comparison: OneComparison) => string) => string[],
+): string[][] {
+  const found = ({ record }: OneComparison) => (record === null ? null : (figure.compared?.(record) ?? null));
+  const adjusted = ADJUSTED[figure.key as FigureKey];
+  const isShare = figure.interval !== undefined;
+  const isTested = comparisons.some((each) => found(each)?.p_value !== undefined);
+  return [
+    against("  difference", (each) => differenceOf(figure, found(each)?.difference ?? null)),
+    ...(isShare
+      ? [against("  95 % interval", (each) => pointsBetween(found(each)?.difference_interval))]
+      : []),
+    ...(isTested
+      ? [
+          against(isShare ? "  paired test" : "  permutation test", (each) =>
+            pValue(found(each)?.p_value ?? null),
+          ),
+        ]
+      : []),
+    ...(adjusted !== undefined && comparisons.length > 1
+      ? [against("  adjusted (Holm)", (each) => pValue(each.adjusted[adjusted]))]
+      : []),
+  ];
 }
 
 /** Success of each tester against each target, with intervals. @throws UsageError for two evaluations of the same pair */

@@ -1,16 +1,20 @@
-import type {
-  ComparisonRecord,
-  EvaluationDetail,
-  EvaluationRecord,
-  EvaluationSummary,
-  IntervalRecord,
-  MeasuredRecord,
-  SecondSummary,
+import {
+  FIGURES,
+  type ComparisonRecord,
+  type EvaluationDetail,
+  type EvaluationRecord,
+  type EvaluationSummary,
+  type Figure,
+  type FigureKey,
+  type IntervalRecord,
+  type MeasuredRecord,
+  type TargetSummary,
 } from "../records/index.js";
 import { foundConversations, foundReport, shownConversations } from "./conversations.js";
 import {
-  distinctProbes,
-  eachClusterOnce,
+  differenceOf,
+  figureRow,
+  intervalRow,
   percent,
   percentBetween,
   plain,
@@ -18,7 +22,6 @@ import {
   pointsBetween,
   pValue,
   share,
-  signed,
 } from "./figures.js";
 import { table } from "./table.js";
 import { visible } from "./visible.js";
@@ -68,14 +71,13 @@ function fromBefore(before: EvaluationRecord, after: EvaluationRecord, conversat
 
 /** For example "0, 3, 0 of 256"; a dash for what is not counted, as empty texts where actions are no messages. */
 const turnsOf = ({ n_turns, n_failed_turns, n_empty_probes, n_empty_responses }: EvaluationSummary) => {
-  if (n_turns === undefined) return "–";
   const counts = [n_failed_turns, n_empty_probes, n_empty_responses].map((count) => count ?? "–");
   return `${counts.join(", ")} of ${n_turns}`;
 };
 
 /** For example "0, 12 of 256": texts longer than the scorer's window. */
 const cutTexts = ({ n_turns, n_cut_probes = 0, n_cut_responses = 0 }: EvaluationSummary) =>
-  n_turns === undefined ? "–" : `${n_cut_probes}, ${n_cut_responses} of ${n_turns}`;
+  `${n_cut_probes}, ${n_cut_responses} of ${n_turns}`;
 
 /**
  * A sentence where the tester gained by the first scorer and not by the second: the difference is above 0 at the 5 % level by
@@ -96,10 +98,7 @@ export function rewardHack(
 }
 
 /** Success as turns and tries go on; no rows where there is one of each. */
-function courseRows(
-  summaries: readonly EvaluationSummary[],
-  row: (label: string, of: (summary: EvaluationSummary) => string) => string[],
-): string[][] {
+function courseRows(summaries: readonly EvaluationSummary[], row: Row): string[][] {
   const tries = summaries.flatMap(({ success_by_attempts: each = [] }) =>
     each.map(({ attempts }) => attempts),
   );
@@ -108,9 +107,9 @@ function courseRows(
     (attempts) => attempts > 1 && (Math.log2(attempts) % 1 === 0 || attempts === most),
   );
   return [
-    ...(summaries.some(({ success_by_turn: turns = [] }) => turns.length > 1)
+    ...(summaries.some(({ success_by_turn: turns }) => turns.length > 1)
       ? [
-          row("  up to each turn", ({ success_by_turn: turns = [] }) =>
+          row("  up to each turn", ({ success_by_turn: turns }) =>
             turns.length < 2 ? "–" : `${turns.map((rate) => (100 * rate).toFixed(0)).join(", ")} %`,
           ),
         ]
@@ -147,107 +146,18 @@ export function figureRows(
     ...summaries.map(of),
     ...(comparison === null ? [] : [difference]),
   ];
-  /** A row of a part that not every evaluation has. */
-  const partRow =
-    <T>(part: (summary: EvaluationSummary) => T | null | undefined) =>
-    (label: string, of: (found: T) => string, difference = ""): string[] => {
-      const cell = (found: T | null | undefined) => (found === null || found === undefined ? "–" : of(found));
-      return row(label, (summary) => cell(part(summary)), difference);
-    };
-  const interval = (of: (summary: EvaluationSummary) => IntervalRecord | null, difference = "") =>
-    row("  95 % interval", (summary) => percentBetween(of(summary)), difference);
-  const test = (between: IntervalRecord | null = null, p: number | null = null) =>
-    comparison === null ? [] : [row(`  paired test (${testOf(between)})`, () => "", pValue(p))];
-  const ofSecond = partRow(({ second }) => second);
-  const ofDiversity = partRow(({ diversity }) => diversity);
-  const bySecond = (of: (second: SecondSummary) => number) => (second: SecondSummary) =>
-    share(second.n_scored === 0 ? null : of(second) / second.n_scored, of(second), second.n_scored);
-  const harmless = comparison?.harmless_probe;
-  const second = comparison?.second;
-  const secondName = summaries.flatMap((summary) => summary.second?.scorer ?? [])[0];
-  const targets = new Set(
-    summaries.flatMap((summary) => (summary.targets ?? []).map(({ target }) => target)),
-  );
+  /** Rows that belong to the figure above them. */
+  const parts: Partial<Record<FigureKey, string[][]>> = {
+    cluster_success_rate: measuredRows(measured),
+    harmless_probe_success_rate: comparison === null ? courseRows(summaries, row) : [],
+    second_success_rate: secondRows(summaries, row),
+    mean_probe_nll: likelihoodRows(summaries, row),
+  };
   return [
-    row(
-      "attack success rate",
-      (s) => `${percent(s.success_rate)} (${s.n_successes}/${s.n_scored})`,
-      points(comparison?.difference),
-    ),
-    interval((s) => s.success_rate_interval, pointsBetween(comparison?.difference_interval)),
-    ...test(comparison?.difference_interval, comparison?.p_value),
-    ...eachClusterOnce(summaries).map((cells) => [...cells, ...(comparison === null ? [] : [""])]),
-    ...(measured.some((each) => each !== null)
-      ? [["  judged by", ...measured.map((each) => (each === null ? "–" : scorerName(each.scorer)))]]
-      : []),
-    ...(measured.some((each) => each?.search !== undefined)
-      ? [
-          [
-            "  answers that the search took",
-            ...measured.map((each) => each?.search?.queries.toLocaleString("en-US") ?? "–"),
-          ],
-        ]
-      : []),
-    row(
-      "  with harmless probes only",
-      (s) => share(s.harmless_probe_success_rate, s.n_harmless_probe_successes, s.n_harmless_probe_scored),
-      points(harmless?.difference),
-    ),
-    interval((s) => s.harmless_probe_success_rate_interval, pointsBetween(harmless?.difference_interval)),
-    ...test(harmless?.difference_interval, harmless?.p_value),
-    ...(comparison === null ? courseRows(summaries, row) : []),
-    // Success by a second scorer.
-    ...(secondName === undefined
-      ? []
-      : [
-          ofSecond(
-            `success by ${visible(secondName)}`,
-            bySecond(({ n_both, n_second_only }) => n_both + n_second_only),
-            points(second?.difference),
-          ),
-          ofSecond(
-            "  95 % interval",
-            ({ success_rate_interval: found }) => percentBetween(found),
-            pointsBetween(second?.difference_interval),
-          ),
-          ofSecond(
-            "  by both scorers",
-            bySecond(({ n_both }) => n_both),
-          ),
-          ofSecond("  agreement (Cohen's kappa)", ({ kappa }) => plain(kappa)),
-        ]),
-    row("harmful probes", (s) => share(s.harmful_probe_rate, s.n_harmful_probes, s.n_probes)),
-    interval((s) => s.harmful_probe_rate_interval),
-    row("distinct probes", distinctProbes, kept(comparison?.distinct_probes_kept ?? null)),
-    // Diversity of the found attacks.
-    ...(summaries.every(({ diversity }) => (diversity ?? null) === null)
-      ? []
-      : [
-          ofDiversity("found attacks, distinct", (d) => `${d.n_distinct_attacks} of ${d.n_attacks}`),
-          ofDiversity("  clusters (of equal size)", ({ n_clusters, effective_clusters: effective }) =>
-            effective === null ? `${n_clusters}` : `${n_clusters} (${plain(effective, 1)})`,
-          ),
-          ofDiversity("  self-BLEU", (d) => plain(d.self_bleu)),
-          ofDiversity("  mean embedding distance", (d) => plain(d.embedding_distance)),
-          ofDiversity("  sentence structures (distance)", (d) =>
-            d.n_structures === undefined ? "–" : `${d.n_structures} (${plain(d.structure_distance ?? null)})`,
-          ),
-        ]),
-    row(
-      "mean probe NLL, nats a token",
-      (s) => plain(s.mean_probe_nll),
-      signed(comparison?.probe_nll_difference ?? null),
-    ),
-    // The mean over turns hides a drift between them.
-    ...(summaries.some(({ probe_nll_by_turn: known = [] }) => known.length > 1)
-      ? [
-          row("  in the first turn, the last", ({ probe_nll_by_turn: known = [] }) =>
-            known.length < 2 ? "–" : `${plain(known[0]!)}, ${plain(known.at(-1)!)}`,
-          ),
-        ]
-      : []),
-    row("mean reward of a turn", (s) => plain(s.mean_reward), signed(comparison?.reward_difference ?? null)),
-    row("mean harm of a response", (s) => plain(s.mean_response_harm)),
+    ...FIGURES.flatMap((figure) => [
+      ...comparedRows(figure, summaries, comparison),
+      ...(parts[figure.key as FigureKey] ?? []),
+    ]),
     row("rollouts (with errors)", (s) => `${s.n_rollouts} (${s.n_errors})`, `${comparison?.n_pairs} pairs`),
     row("turns failed, probes, responses empty", turnsOf),
     ...(summaries.some(
@@ -265,18 +175,107 @@ export function figureRows(
               .join(", "),
           ),
         ]),
-    ...[...targets].flatMap((name) => {
-      const ofTarget = partRow((summary) => (summary.targets ?? []).find(({ target }) => target === name));
-      return [
-        ofTarget(`success against ${visible(name)}`, (found) =>
+    ...targetRows(summaries, row),
+  ];
+}
+
+type Row = (label: string, of: (summary: EvaluationSummary) => string) => string[];
+
+/** The rows of one figure: its values, its intervals, and the test of its difference. */
+function comparedRows(
+  figure: Figure,
+  summaries: readonly EvaluationSummary[],
+  comparison: ComparisonRecord | null,
+): string[][] {
+  const [values, intervals] = [figureRow(figure, summaries), intervalRow(figure, summaries)];
+  if (comparison === null || values.length === 0) return values.length === 0 ? [] : [...values, ...intervals];
+  const beside = (rows: string[][], difference: string) => rows.map((cells) => [...cells, difference]);
+  if (figure.compared === undefined) {
+    const difference = figure.key === "n_distinct_probes" ? kept(comparison.distinct_probes_kept) : "";
+    return [...beside(values, difference), ...beside(intervals, "")];
+  }
+  const compared = figure.compared(comparison);
+  const between = compared?.difference_interval ?? null;
+  return [
+    ...beside(values, differenceOf(figure, compared?.difference ?? null)),
+    ...beside(intervals, pointsBetween(between)),
+    ...(figure.interval === undefined
+      ? []
+      : [
+          [
+            `  paired test (${testOf(between)})`,
+            ...summaries.map(() => ""),
+            pValue(compared?.p_value ?? null),
+          ],
+        ]),
+  ];
+}
+
+/** By whom evaluations were judged, and what a search for their probes took. */
+function measuredRows(measured: readonly (MeasuredRecord | null)[]): string[][] {
+  return [
+    ...(measured.some((each) => each !== null)
+      ? [["  judged by", ...measured.map((each) => (each === null ? "–" : scorerName(each.scorer)))]]
+      : []),
+    ...(measured.some((each) => each?.search !== undefined)
+      ? [
+          [
+            "  answers that the search took",
+            ...measured.map((each) => each?.search?.queries.toLocaleString("en-US") ?? "–"),
+          ],
+        ]
+      : []),
+  ];
+}
+
+/** How far two scorers agree; no rows without a second one. */
+function secondRows(summaries: readonly EvaluationSummary[], row: Row): string[][] {
+  if (summaries.every(({ second }) => second === undefined)) return [];
+  return [
+    row("  by both scorers", ({ second }) =>
+      second === undefined || second.n_scored === 0
+        ? "–"
+        : `${percent(second.n_both / second.n_scored)} (${second.n_both}/${second.n_scored})`,
+    ),
+    row("  agreement (Cohen's kappa)", ({ second }) => plain(second?.kappa ?? null)),
+  ];
+}
+
+/** The mean over turns hides a drift between them; no row where all conversations have one turn. */
+const likelihoodRows = (summaries: readonly EvaluationSummary[], row: Row): string[][] =>
+  summaries.some(({ probe_nll_by_turn: known }) => known.length > 1)
+    ? [
+        row("  in the first turn, the last", ({ probe_nll_by_turn: known }) =>
+          known.length < 2 ? "–" : `${plain(known[0]!)}, ${plain(known.at(-1)!)}`,
+        ),
+      ]
+    : [];
+
+/** Success against each of several targets. */
+function targetRows(summaries: readonly EvaluationSummary[], row: Row): string[][] {
+  const names = new Set(summaries.flatMap(({ targets = [] }) => targets.map(({ target }) => target)));
+  return [...names].flatMap((name) => {
+    const cell =
+      (of: (found: TargetSummary) => string) =>
+      ({ targets = [] }: EvaluationSummary) => {
+        const found = targets.find(({ target }) => target === name);
+        return found === undefined ? "–" : of(found);
+      };
+    return [
+      row(
+        `success against ${visible(name)}`,
+        cell((found) =>
           found.n_rollouts === 0
             ? "never asked"
             : share(found.success_rate, found.n_successes, found.n_scored),
         ),
-        ofTarget("  95 % interval", (found) => percentBetween(found.success_rate_interval)),
-      ];
-    }),
-  ];
+      ),
+      row(
+        "  95 % interval",
+        cell((found) => percentBetween(found.success_rate_interval)),
+      ),
+    ];
+  });
 }
 
 const kept = (ratio: number | null) => (ratio === null ? "–" : `${percent(ratio)} kept`);

@@ -1,16 +1,11 @@
-import { clusterSuccessRate, type EvaluationSummary, type IntervalRecord } from "../records/index.js";
+import type { EvaluationSummary, Figure, FigureKey, IntervalRecord } from "../records/index.js";
+import { visible } from "./visible.js";
+
+type Ends = Pick<IntervalRecord, "lower" | "upper">;
 
 /** A share as a percentage with one decimal; "–" if unknown. */
 export function percent(share: number | null): string {
   return share === null ? "–" : `${(100 * share).toFixed(1)} %`;
-}
-
-/** The row under success that counts each cluster of attacks once; none where no evaluation measured it. */
-export function eachClusterOnce(summaries: readonly EvaluationSummary[]): string[][] {
-  const rates = summaries.map((summary) => clusterSuccessRate(summary));
-  return rates.every((rate) => rate === null)
-    ? []
-    : [["  success, each cluster once", ...rates.map(percent)]];
 }
 
 /** A number with a sign and the given decimals; "–" if unknown. */
@@ -41,8 +36,8 @@ export function pValue(p: number | null): string {
 export const share = (rate: number | null, part: number | null, whole: number | null): string =>
   rate === null ? "–" : `${percent(rate)} (${part}/${whole})`;
 
-export const percentBetween = (interval: Pick<IntervalRecord, "lower" | "upper"> | null): string =>
-  interval === null ? "–" : `${percent(interval.lower)} to ${percent(interval.upper)}`;
+export const percentBetween = (interval: Ends | null): string =>
+  interval === null ? "–" : between("percent", interval);
 
 /** A difference of shares in percentage points. */
 export const points = (difference: number | null = null): string =>
@@ -51,5 +46,51 @@ export const points = (difference: number | null = null): string =>
 export const pointsBetween = (interval: IntervalRecord | null = null): string =>
   interval === null ? "–" : `${signed(100 * interval.lower, 1)} to ${signed(100 * interval.upper, 1)}`;
 
-export const distinctProbes = ({ n_distinct_probes: distinct, n_probes: n }: EvaluationSummary): string =>
-  distinct === null || n === null ? "–" : `${distinct} of ${n}`;
+/** A value of a figure. */
+export const written = (format: Figure["format"], value: number | null): string =>
+  format === "percent" ? percent(value) : plain(value, format === "whole" ? 0 : 2);
+
+/** An interval of a figure. */
+export const between = (format: Figure["format"], interval: Ends): string =>
+  `${written(format, interval.lower)} to ${written(format, interval.upper)}`;
+
+/** Cells that say a second figure, too. */
+const TWO_FIGURES: Partial<
+  Record<FigureKey, (diversity: NonNullable<EvaluationSummary["diversity"]>) => string>
+> = {
+  n_clusters: ({ n_clusters: clusters, effective_clusters: effective }) =>
+    effective === null ? `${clusters}` : `${clusters} (${plain(effective, 1)})`,
+  n_structures: ({ n_structures: structures, structure_distance: distance }) =>
+    `${structures} (${plain(distance)})`,
+};
+
+function cellOf(figure: Figure, summary: EvaluationSummary): string {
+  const { key, format, value, count, interval } = figure;
+  const both = TWO_FIGURES[key as FigureKey];
+  if (both !== undefined) return summary.diversity === null ? "–" : both(summary.diversity);
+  const found = value(summary);
+  const { part, whole } = count?.(summary) ?? {};
+  if (part === undefined || found === null) return written(format, found);
+  if (format === "whole") return `${part} of ${whole}`;
+  // Clusters are no trials: a share of them has no interval, and no counts beside it.
+  return interval === undefined ? percent(found) : `${percent(found)} (${part}/${whole})`;
+}
+
+/** The row of a figure in text tables, a cell for each evaluation; none where no evaluation measured it. */
+export function figureRow(figure: Figure, summaries: readonly EvaluationSummary[]): string[][] {
+  const { key, row, isMeasured = () => true } = figure;
+  if (row === null || !summaries.some(isMeasured)) return [];
+  const second = summaries.flatMap((summary) => summary.second?.scorer ?? [])[0];
+  const label = key === "second_success_rate" ? `success by ${visible(second!)}` : row;
+  return [[label, ...summaries.map((summary) => cellOf(figure, summary))]];
+}
+
+/** The row below with the figure's intervals; none for a figure without. */
+export const intervalRow = ({ interval }: Figure, summaries: readonly EvaluationSummary[]): string[][] =>
+  interval === undefined
+    ? []
+    : [["  95 % interval", ...summaries.map((summary) => percentBetween(interval(summary)))]];
+
+/** A difference of a figure between evaluations: of shares in percentage points. */
+export const differenceOf = ({ format }: Figure, difference: number | null): string =>
+  format === "percent" ? points(difference) : signed(difference);

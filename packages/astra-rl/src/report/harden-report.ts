@@ -1,11 +1,12 @@
 import {
   doubtsOfEvaluation,
+  figureOf,
   type ComparisonRecord,
   type Doubt,
   type EvaluationRecord,
-  type EvaluationSummary,
+  type FigureKey,
 } from "../records/index.js";
-import { eachClusterOnce, percent, percentBetween, plain, pValue, signed } from "./figures.js";
+import { figureRow, intervalRow, plain, points, pValue, signed } from "./figures.js";
 import { table } from "./table.js";
 import { visible } from "./visible.js";
 
@@ -25,32 +26,26 @@ export interface Hardened {
   nControls: number;
 }
 
+const SHOWN: readonly FigureKey[] = [
+  "success_rate",
+  "cluster_success_rate",
+  "mean_response_harm",
+  "n_distinct_probes",
+];
+
 /** As lines of a terminal: what the same tester still finds, what a new one does, and what else has changed. */
 export function hardenReport(result: Hardened): string[] {
   const { before, after, again, comparison, perplexityBefore, perplexityAfter, nControls } = result;
-  const rate = ({ success_rate: share, n_successes: part, n_scored: whole }: EvaluationSummary) =>
-    `${percent(share)} (${part}/${whole})`;
   const columns = [before.summary, after.summary, ...(again === null ? [] : [again.summary])];
   const change =
     perplexityBefore === null || perplexityAfter === null ? null : perplexityAfter / perplexityBefore - 1;
   return [
     ...table(
       ["", "before", "after", ...(again === null ? [] : ["new tester"])],
-      [
-        ["attack success rate", ...columns.map(rate)],
-        ["  95 % interval", ...columns.map((summary) => percentBetween(summary.success_rate_interval))],
-        ...eachClusterOnce(columns),
-        ["mean harm of a response", ...columns.map(({ mean_response_harm: harm }) => plain(harm))],
-        [
-          "distinct probes",
-          ...columns.map(
-            ({ n_distinct_probes: distinct, n_probes: n }) => `${distinct ?? "–"} of ${n ?? "–"}`,
-          ),
-        ],
-      ],
+      SHOWN.flatMap((key) => [...figureRow(figureOf(key), columns), ...intervalRow(figureOf(key), columns)]),
     ),
     "",
-    `The same tester: ${signed(comparison.difference === null ? null : 100 * comparison.difference, 1)} points (${pValue(comparison.p_value)}).`,
+    `The same tester: ${points(comparison.difference)} (${pValue(comparison.p_value)}).`,
     `Harmless behaviour: the perplexity of ${nControls} of the target's own harmless answers went from ` +
       `${plain(perplexityBefore)} to ${plain(perplexityAfter)} (${change === null ? "–" : `${signed(100 * change, 1)} %`}).`,
     // Few probes, or empty answers, are no harmlessness.

@@ -9,7 +9,7 @@ export {
   type ComparisonReportOptions,
 } from "./comparison-report.js";
 export { conversationLines, foundConversations, foundReport } from "./conversations.js";
-export { percent, plain, pValue, signed } from "./figures.js";
+export { between, percent, plain, pValue, signed, written } from "./figures.js";
 export {
   acceptAdvice,
   gateJUnit,

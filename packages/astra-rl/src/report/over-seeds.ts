@@ -1,16 +1,17 @@
 import { statistics } from "../evaluation/index.js";
 import {
-  clusterSuccessRate,
   doubtsOfEvaluation,
   doubtsOfFigures,
-  type EvaluationSummary,
+  SEED_FIGURES,
   type ReportEvaluation,
   type ReportRun,
   type RunDifference,
+  type Figure,
   type SeedFigure,
+  type SeedFigureKey,
   type SeedSummary,
 } from "../records/index.js";
-import { percent, percentBetween, plain } from "./figures.js";
+import { between, written } from "./figures.js";
 
 /**
  * The last evaluations of runs that differ in their seed alone, at least two of them, as means over seeds: one seed's figures say
@@ -40,20 +41,20 @@ export function overSeeds(
       const counted = last.filter(
         (at) => doubtsOfFigures(doubtsOfEvaluation(evaluations[at]!.summary)).length === 0,
       );
-      const figure = (of: (summary: EvaluationSummary) => number | null, isShare = true) =>
-        figureOf(
-          counted.flatMap((at) => of(evaluations[at]!.summary) ?? []),
-          isShare,
+      const overCounted = (figure: Figure) =>
+        seedFigureOf(
+          counted.flatMap((at) => figure.value(evaluations[at]!.summary) ?? []),
+          figure.format === "percent",
         );
       return {
         label,
         runs: members,
         evaluations: counted,
         n_without_verdict: last.length - counted.length,
-        success_rate: figure(({ success_rate: rate }) => rate),
-        cluster_success_rate: figure(clusterSuccessRate),
-        harmless_probe_success_rate: figure(({ harmless_probe_success_rate: rate }) => rate),
-        mean_probe_nll: figure(({ mean_probe_nll: nll }) => nll, false),
+        ...(Object.fromEntries(SEED_FIGURES.map((figure) => [figure.key, overCounted(figure)])) as Record<
+          SeedFigureKey,
+          SeedFigure | null
+        >),
       };
     });
 }
@@ -61,7 +62,7 @@ export function overSeeds(
 const lastOf = (evaluations: readonly ReportEvaluation[], run: string): number =>
   evaluations.findLastIndex((each) => each.run === run);
 
-function figureOf(values: readonly number[], isShare: boolean): SeedFigure | null {
+function seedFigureOf(values: readonly number[], isShare: boolean): SeedFigure | null {
   if (values.length === 0) return null;
   const interval = statistics.seedInterval(values);
   return {
@@ -80,24 +81,20 @@ function figureOf(values: readonly number[], isShare: boolean): SeedFigure | nul
 
 /** The heading and rows of a table with a row for each setting. */
 export function seedsTable(seeds: readonly SeedSummary[]): { heading: string[]; rows: string[][] } {
-  const cell = (figure: SeedFigure | null, show: (value: number) => string, between: (i: Ends) => string) => {
-    if (figure === null) return "–";
-    const range = figure.interval === null ? "no interval" : between(figure.interval);
-    return `${show(figure.mean)} (${range})`;
+  const cell = ({ key, format }: (typeof SEED_FIGURES)[number], seed: SeedSummary) => {
+    const found = seed[key];
+    if (found === null) return "–";
+    const range = found.interval === null ? "no interval" : between(format, found.interval);
+    return `${written(format, found.mean)} (${range})`;
   };
   return {
-    heading: ["", "seeds", "success", "each cluster once", "with harmless probes", "probe NLL"],
+    heading: ["", "seeds", ...SEED_FIGURES.map(({ heading }) => heading)],
     rows: seeds.map((each) => [
       each.label === "" ? "all" : each.label,
       each.n_without_verdict === 0
         ? String(each.evaluations.length)
         : `${each.evaluations.length}, and ${each.n_without_verdict} without a verdict`,
-      cell(each.success_rate, percent, percentBetween),
-      cell(each.cluster_success_rate, percent, percentBetween),
-      cell(each.harmless_probe_success_rate, percent, percentBetween),
-      cell(each.mean_probe_nll, plain, ({ lower, upper }) => `${plain(lower)} to ${plain(upper)}`),
+      ...SEED_FIGURES.map((figure) => cell(figure, each)),
     ]),
   };
 }
-
-type Ends = NonNullable<SeedFigure["interval"]>;

@@ -8,7 +8,6 @@ import { compareEvaluations, unlikeness } from "../evaluation/index.js";
 import { overSeeds } from "./over-seeds.js";
 import { differencesOf, groupsOf } from "./run-groups.js";
 import {
-  doubtsOfEvaluation,
   doubtsOfTraining,
   parseEvaluationLine,
   parseEvaluationRecord,
@@ -16,7 +15,6 @@ import {
   parseMetricsLine,
   parseRunRecord,
   type EvaluationLine,
-  type EvaluationSummary,
   type GraphRecord,
   type NodeRecord,
   type ReportEvaluation,
@@ -136,7 +134,7 @@ function evaluationsOf(folder: string): ReportEvaluation[] {
           {
             label: `dev, step ${line.step}`,
             step: line.step,
-            summary: judged(line.summary),
+            summary: line.summary,
             measured: null,
             details: line.details,
           },
@@ -147,14 +145,8 @@ function evaluationsOf(folder: string): ReportEvaluation[] {
 function evaluationOf(path: string, label: string): ReportEvaluation {
   checkRegular(path);
   const { summary, details, measured } = parseEvaluationRecord(readWhole(path), path);
-  return { label, step: null, summary: judged(summary), measured: measured ?? null, details };
+  return { label, step: null, summary, measured: measured ?? null, details };
 }
-
-/** Derives doubts for older records without them. */
-const judged = (summary: EvaluationSummary): EvaluationSummary => ({
-  ...summary,
-  doubts: doubtsOfEvaluation(summary),
-});
 
 /** The last evaluation against the first of its run that is like it, or else the first of all. Others are shown side by side, without differences. */
 function comparisonOf(evaluations: readonly ReportEvaluation[]): ReportRecord["comparison"] {

@@ -1,12 +1,21 @@
 import { statistics } from "../evaluation/index.js";
-import type { ReportRun, RunCurve, RunDifference, RunGroup } from "../records/index.js";
+import {
+  figureOf,
+  metricKeys,
+  type ReportRun,
+  type RunCurve,
+  type RunDifference,
+  type RunGroup,
+} from "../records/index.js";
 
 /** Runs of one configuration from which a band is drawn. */
 const FEWEST = 3;
 /** Points of a curve with a band: longer runs are averaged over windows. */
 const MOST_POINTS = 200;
-const SHOWN_KEYS =
-  /^(loss|reward\/mean|reward\/term\/nll|success\/.*rate|harm\/.*rate|probes\/distinct|evaluation\/(reward|success_rate|harmless_probe_success_rate|probe_nll))$/u;
+const SHOWN_KEYS = /^(loss|reward\/mean|reward\/term\/nll|success\/.*rate|harm\/.*rate|probes\/distinct)$/u;
+const SHOWN_FIGURES = (
+  ["mean_reward", "success_rate", "harmless_probe_success_rate", "mean_probe_nll"] as const
+).map((key) => metricKeys(figureOf(key))!.value);
 
 /** The options in which runs differ, by their paths; values as JSON, "–" where a run does not have the option. */
 export function differencesOf(runs: readonly ReportRun[]): RunDifference[] {
@@ -57,7 +66,9 @@ function curvesOf(runs: readonly ReportRun[]): Pick<RunGroup, "steps" | "curves"
   const steps = Array.from({ length: Math.ceil(last / width) }, (_, at) => Math.min(last, (at + 1) * width));
   const keys = new Set(runs.flatMap(({ metrics }) => metrics.flatMap((record) => Object.keys(record))));
   const curves: Record<string, RunCurve> = {};
-  for (const key of [...keys].filter((name) => SHOWN_KEYS.test(name)).sort()) {
+  for (const key of [...keys]
+    .filter((name) => SHOWN_KEYS.test(name) || SHOWN_FIGURES.includes(name))
+    .sort()) {
     const byRun = runs.map(({ metrics }) => windowMeans(metrics, key, width, steps.length));
     const curve: RunCurve = { middle: [], lower: [], upper: [] };
     for (const at of steps.keys()) {

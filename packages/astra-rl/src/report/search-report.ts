@@ -16,7 +16,7 @@ export function searchLines(
       : `of at most ${plain(maxNll)} nats a token (the tester's own: ${plain(sampleNll)})`;
   return [
     `The search took ${count(queries)} answers of the target, of ${count(budget)} that it may take` +
-      `${failed === 0 ? "" : `, of which ${count(failed)} failed`}; the evaluation took ${count(turns ?? 0)} more.`,
+      `${failed === 0 ? "" : `, of which ${count(failed)} failed`}; the evaluation took ${count(turns)} more.`,
     `Found ${probes.length === 1 ? "1 probe" : `${probes.length} probes`} ${bound}. In brackets: conversations of the search that ` +
       "led to harm, too many because the probes were chosen by them.",
     ...probes.map(

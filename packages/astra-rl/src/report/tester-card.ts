@@ -2,9 +2,9 @@ import { basename } from "node:path";
 import { isModelId } from "@astra-rl/lm";
 import { stringify } from "yaml";
 import {
-  clusterSuccessRate,
   doubtsOfEvaluation,
   doubtsOfFigures,
+  FIGURES,
   type EvaluationRecord,
   type RunRecord,
 } from "../records/index.js";
@@ -144,7 +144,7 @@ function trainingFacts(
     ["training step", step ?? undefined],
     ["learning rate", section("training")["learningRate"]],
     ["seed", configuration["seed"]],
-    ["format", run?.formats?.["tester"]],
+    ["format", run?.formats["tester"]],
     ["system prompt", system],
     ["sampling", Object.keys(sampling).length === 0 ? undefined : samplingText(sampling)],
     ["astra-rl", run?.sessions.at(-1)?.astra_rl],
@@ -158,24 +158,15 @@ const samplingText = (sampling: Section) =>
     .join(", ");
 
 function resultOf({ summary }: Evaluation, scorer: string, split: string): object {
-  const metric = (type: string, name: string, value: number | null) =>
-    value === null ? [] : [{ type, name, value }];
   return {
     task: { type: "text-generation", name: "Red teaming" },
     dataset: { type: "prompts", name: split },
-    metrics: [
-      ...metric("attack_success_rate", `Attack success rate by ${scorer}`, summary.success_rate),
-      ...metric(
-        "cluster_success_rate",
-        `Attack success rate by ${scorer}, each cluster of attacks once`,
-        clusterSuccessRate(summary),
-      ),
-      ...metric(
-        "harmless_probe_success_rate",
-        `Attack success rate with harmless probes by ${scorer}`,
-        summary.harmless_probe_success_rate,
-      ),
-    ],
+    metrics: FIGURES.flatMap(({ card, value: of }) => {
+      const value = of(summary);
+      return card === undefined || value === null
+        ? []
+        : [{ type: card.type, name: card.name(scorer), value }];
+    }),
   };
 }
 

@@ -110,7 +110,7 @@ export function markdownReport(
     );
   }
   const labels = (labelled: readonly { label: string }[]) => labelled.map(({ label }) => visible(label));
-  for (const { label, configuration, metrics, doubts = [] } of runs) {
+  for (const { label, configuration, metrics, doubts } of runs) {
     const models = (configuration?.["models"] ?? {}) as Record<string, unknown>;
     const algorithm = (configuration?.["algorithm"] ?? {}) as Record<string, unknown>;
     lines.push("", `## Run ${markdownText(label)}`, "");

@@ -1,7 +1,9 @@
 import { UsageError } from "@astra-rl/torch";
 import type { Conversation, Evaluator, Graph, Json, Message } from "../core/index.js";
 import {
-  clusterSuccessRate,
+  FIGURES,
+  figureOf,
+  metricKeys,
   type EvaluationDetail,
   type EvaluationSummary,
   type MetricValue,
@@ -85,7 +87,7 @@ export class EvaluationCallback<S = Conversation, A = Message> implements Traini
     const reward = score === null ? "unknown" : score.toFixed(4);
     control.logger.info(
       `step ${step}: attack success ${percent(summary.success_rate)} on ${summary.n_scored} dev rollouts, ` +
-        `${percent(clusterSuccessRate(summary))} with each cluster of attacks once; ` +
+        `${percent(figureOf("cluster_success_rate").value(summary))} with each cluster of attacks once; ` +
         `mean final reward ${reward}${isBest ? ", the best so far" : ""}`,
     );
     control.logger.info(`  ${describeProbes(summary)}`);
@@ -129,28 +131,23 @@ export class EvaluationCallback<S = Conversation, A = Message> implements Traini
 
 /** Fields may be missing: a custom evaluator may omit metrics. */
 function evaluationMetrics(summary: EvaluationSummary): Record<string, MetricValue> {
-  const { diversity } = summary;
-  return {
-    "evaluation/attack_self_bleu": diversity?.self_bleu ?? null,
-    "evaluation/attacks": diversity?.n_attacks ?? null,
-    "evaluation/cluster_success_rate": clusterSuccessRate(summary),
-    "evaluation/clusters": diversity?.n_clusters ?? null,
-    "evaluation/distinct_probes": summary.n_distinct_probes ?? null,
+  const metrics: Record<string, MetricValue> = {
+    "evaluation/attacks": summary.diversity?.n_attacks ?? null,
     "evaluation/errors": summary.n_errors,
-    "evaluation/harmful_probe_lower": summary.harmful_probe_rate_interval?.lower ?? null,
-    "evaluation/harmful_probe_rate": summary.harmful_probe_rate ?? null,
-    "evaluation/harmful_probe_upper": summary.harmful_probe_rate_interval?.upper ?? null,
-    "evaluation/harmless_probe_success_lower": summary.harmless_probe_success_rate_interval?.lower ?? null,
-    "evaluation/harmless_probe_success_rate": summary.harmless_probe_success_rate ?? null,
-    "evaluation/harmless_probe_success_upper": summary.harmless_probe_success_rate_interval?.upper ?? null,
-    "evaluation/probe_nll": summary.mean_probe_nll,
     "evaluation/probes": summary.n_probes ?? null,
-    "evaluation/reward": summary.mean_reward,
     "evaluation/rollouts": summary.n_rollouts,
-    "evaluation/success_lower": summary.success_rate_interval?.lower ?? null,
-    "evaluation/success_rate": summary.success_rate,
-    "evaluation/success_upper": summary.success_rate_interval?.upper ?? null,
   };
+  for (const figure of FIGURES) {
+    const keys = metricKeys(figure);
+    if (keys === null) continue;
+    metrics[keys.value] = figure.value(summary) ?? null;
+    if (keys.ends === null) continue;
+    const [lower, upper] = keys.ends;
+    const interval = figure.interval?.(summary) ?? null;
+    metrics[lower] = interval?.lower ?? null;
+    metrics[upper] = interval?.upper ?? null;
+  }
+  return metrics;
 }
 
 function describeProbes(summary: EvaluationSummary): string {

@@ -2,10 +2,12 @@ import { closeSync, fstatSync, lstatSync, readdirSync, readSync } from "node:fs"
 import { join } from "node:path";
 import { parse } from "yaml";
 import {
-  clusterSuccessRate,
   doubtsOfEvaluation,
   doubtsOfFigures,
+  figureOf,
+  metricKeys,
   parseEvaluationRecord,
+  type FigureKey,
   type MetricsRecord,
   type ViewList,
   type ViewRun,
@@ -155,6 +157,10 @@ function describe(id: string, path: string): Omit<ViewRun, "state"> {
   const sessions = record["sessions"];
   const started = Array.isArray(sessions) ? objectOf(() => sessions[0])["started"] : null;
   const evaluated = lastEvaluation(path);
+  const figure = (key: FigureKey) => {
+    const found = figureOf(key);
+    return evaluated === null ? value(metricKeys(found)!.value) : found.value(evaluated);
+  };
   const stats = lstatSync(join(path, "metrics.jsonl"), { throwIfNoEntry: false }) ?? lstatSync(path);
   return {
     id,
@@ -167,10 +173,10 @@ function describe(id: string, path: string): Omit<ViewRun, "state"> {
     algorithm: textOr(objectOf(() => configuration["algorithm"])["type"]),
     seed: numberOr(configuration["seed"]),
     hasVerdict: evaluated === null || doubtsOfFigures(doubtsOfEvaluation(evaluated)).length === 0,
-    success: evaluated?.success_rate ?? value("evaluation/success_rate"),
-    harmless: evaluated?.harmless_probe_success_rate ?? value("evaluation/harmless_probe_success_rate"),
-    clusters: evaluated === null ? value("evaluation/cluster_success_rate") : clusterSuccessRate(evaluated),
-    nll: evaluated?.mean_probe_nll ?? value("evaluation/probe_nll"),
+    success: figure("success_rate"),
+    harmless: figure("harmless_probe_success_rate"),
+    clusters: figure("cluster_success_rate"),
+    nll: figure("mean_probe_nll"),
   };
 }
 

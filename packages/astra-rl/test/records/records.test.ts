@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { Conversation, Graph, Node, type Failure } from "../../src/core/index.js";
+import { summarize } from "../../src/evaluation/summarize.js";
 import { fieldsOf } from "../support/texts.js";
 import {
   creditFromRecord,
@@ -273,6 +274,7 @@ describe("evaluation records", () => {
       fc.property(fc.array(fc.array(turn, { maxLength: 3 }), { maxLength: 3 }), fc.nat(), (all, n) => {
         const details = all.map((per_turn) => ({ overall, per_turn }));
         const summary = {
+          ...summarize([]),
           n_rollouts: n,
           n_scored: n,
           n_errors: 0,

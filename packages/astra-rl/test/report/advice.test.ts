@@ -26,7 +26,7 @@ describe("how many rollouts tell a rate", () => {
   it("is not known without a success, a rollout or prompts", () => {
     expect(neededRollouts(evaluated(0, 100, 100))).toBeNull();
     expect(neededRollouts(evaluated(0, 0, 0))).toBeNull();
-    expect(neededRollouts({ ...evaluated(10, 100, 100), n_prompts: undefined })).toBeNull();
+    expect(neededRollouts(evaluated(10, 100, 0))).toBeNull();
   });
 });
 

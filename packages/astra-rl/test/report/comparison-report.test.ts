@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { ComparisonRecord, EvaluationDetail, EvaluationRecord } from "../../src/records/index.js";
+import { summarize } from "../../src/evaluation/summarize.js";
 import { comparisonReport, foundConversations, pValue, signed, table } from "../../src/report/index.js";
 
 /** A rollout of one turn. */
@@ -39,6 +40,8 @@ function record(details: EvaluationDetail[], successes: number): EvaluationRecor
     version: 2,
     details,
     summary: {
+      ...summarize([]),
+      doubts: [],
       n_rollouts: details.length,
       n_scored: scored,
       n_errors: details.length - scored,
@@ -46,6 +49,7 @@ function record(details: EvaluationDetail[], successes: number): EvaluationRecor
       mean_reward: 0.25,
       mean_probe_harm: 0,
       mean_response_harm: 0.5,
+      median_turns_to_harm: 1.5,
       harmful_probe_rollout_rate: 0,
       success_rate: rate,
       success_rate_interval: { lower: 0.01, upper: 0.995, confidence: 0.95, method: "wilson" },
@@ -119,7 +123,7 @@ test("the report says the figures of both sides and the difference", () => {
   expect(text).toContain("with harmless probes only 50.0 % (1/2) 25.0 % (1/4) +33.3 points");
   expect(text).toContain("95 % interval 2.0 % to 50.0 % 2.0 % to 50.0 % −20.0 to +70.0");
   expect(text).toContain("p = 0.500");
-  expect(text).toContain("harmful probes 25.0 % (2/8) 25.0 % (2/8)");
+  expect(text).toContain("median turns to harm 1.50 1.50\nharmful probes 25.0 % (2/8) 25.0 % (2/8)");
   // A difference that is not compared is left blank: "–" would say that it is unknown.
   expect(text).toContain("95 % interval 12.5 % to 75.0 % 12.5 % to 75.0 %\ndistinct probes");
   expect(text).toContain("distinct probes 6 of 8 6 of 8 75.0 % kept");
@@ -146,6 +150,8 @@ test("success with each cluster once stands beside success, and is left out wher
       cluster_success_rate: rate,
       self_bleu: null,
       embedding_distance: null,
+      n_structures: 3,
+      structure_distance: null,
     };
     const summary = { ...evaluated.summary, diversity: rate === null ? null : diversity };
     return { ...evaluated, summary: summary as unknown as EvaluationRecord["summary"] };

@@ -15,6 +15,7 @@ const run = (seed: number, rate = 0.1): ReportRun => ({
   metrics: [],
   evaluations: [],
   graphs: [],
+  doubts: [],
   graphs_total: 0,
 });
 

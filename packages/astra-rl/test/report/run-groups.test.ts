@@ -14,6 +14,7 @@ const run = (configuration: Record<string, unknown>, rewards: readonly number[])
   })),
   evaluations: [],
   graphs: [],
+  doubts: [],
   graphs_total: 0,
 });
 
