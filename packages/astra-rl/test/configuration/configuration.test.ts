@@ -330,7 +330,7 @@ describe("mistakes point at the place", () => {
           weight: 1,
           optional: false,
         },
-        { type: "nll", weight: -0.2, optional: false, emptyProbeNLL: 10 },
+        { type: "nll", weight: -0.2, optional: false, emptyProbeNLL: 10, free: 0 },
       ],
     });
   });
