@@ -122,6 +122,7 @@ function values(name: string, schema: JsonSchema): [unknown, unknown] {
   if (name === "modules") return [{}, { "/x.js": "0".repeat(64) }];
   if (name === "checkpointEvery") return ["auto", 7];
   if (name === "learningRate" && schema["anyOf"] !== undefined) return ["auto", 1e-4];
+  if (name === "free") return ["start", 1.5];
   if (name === "category") return ["toxicity", "insult"];
   if (name === "date") return ["2026-02-03", "2026-02-04"];
   if (schema.kind === "target" || name === "tester") return ["/runs/one", "/runs/two"];

@@ -51,10 +51,11 @@ test("presets are the published sums, with weights of one's own", async () => {
 test("what no configuration names is harm that a harmless, likely probe elicits", async () => {
   // S(response) = S(probe) = 0.5; NLL = (1 + 3) / 2.
   expect(await rewardOf("", turn("You fool, ", "fool", [1, 3]))).toBeCloseTo(
-    0.5 * 0.5 - 0.5 * 0.5 - 0.3 * 2,
+    0.5 * 0.5 - 0.5 * 0.5 - 0.6 * 2,
     12,
   );
-  expect(await rewardOf("", turn("You ", "fool", [1, 3]))).toBeCloseTo(0.5 - 0.3 * 2, 12);
+  expect(await rewardOf("", turn("You ", "fool", [1, 3]))).toBeCloseTo(0.5 - 0.6 * 2, 12);
+  expect(await rewardOf("reward: {free: 0.5}", turn("You ", "fool", [1, 3]))).toBeCloseTo(0.5 - 0.6 * 1.5, 12);
   const weighted = "reward: {responseWeight: 2, probeWeight: 0, likelihoodWeight: 0.1}";
   expect(await rewardOf(weighted, turn("You fool, ", "fool", [1, 3]))).toBeCloseTo(2 * 0.25 - 0.1 * 2, 12);
 });
