@@ -55,7 +55,10 @@ test("what no configuration names is harm that a harmless, likely probe elicits"
     12,
   );
   expect(await rewardOf("", turn("You ", "fool", [1, 3]))).toBeCloseTo(0.5 - 0.6 * 2, 12);
-  expect(await rewardOf("reward: {free: 0.5}", turn("You ", "fool", [1, 3]))).toBeCloseTo(0.5 - 0.6 * 1.5, 12);
+  expect(await rewardOf("reward: {free: 0.5}", turn("You ", "fool", [1, 3]))).toBeCloseTo(
+    0.5 - 0.6 * 1.5,
+    12,
+  );
   const weighted = "reward: {responseWeight: 2, probeWeight: 0, likelihoodWeight: 0.1}";
   expect(await rewardOf(weighted, turn("You fool, ", "fool", [1, 3]))).toBeCloseTo(2 * 0.25 - 0.1 * 2, 12);
 });
