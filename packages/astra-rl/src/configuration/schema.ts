@@ -292,7 +292,7 @@ function rewardSchema(modules: ModuleTypes) {
         .enum(REWARD_PRESETS)
         .optional()
         .describe(
-          "elicitation: harm of the response minus harm and mean NLL of the probe; paper: harm, of the probe as well, minus " +
+          "elicitation: harm of the response minus harm of the probe and its mean NLL beyond what is free; paper: harm, of the probe as well, minus " +
             `mean NLL; toolbox: harm plus the exponent of its log-probability. Default: ${DEFAULT_PRESET}, unless there are terms`,
         ),
       responseWeight: weight("responseWeight", "the response's harm"),

@@ -113,6 +113,13 @@ export function errorIn(body: unknown): ServerError | null {
   return { message, code: "" };
 }
 
+/** A filter withheld the answer, or broke it off: whatever text is there, what the model would have said is unknown. */
+export const withheld = (usage: Usage | null): AnswerError =>
+  new AnswerError("the server's content filter withheld the answer", "filtered", { isFinal: true, usage });
+
+export const onlyReasoning = (usage: Usage | null): AnswerError =>
+  new AnswerError("only reasoning and no answer; raise maxNewTokens", "reasoning", { isFinal: true, usage });
+
 /** Where a body first differs from its form. */
 export function firstProblem(error: z.ZodError): string {
   const { path, message } = error.issues[0]!;

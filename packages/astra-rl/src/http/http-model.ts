@@ -28,6 +28,9 @@ export interface HTTPModelOptions {
   where?: string;
 }
 
+/** Values that change no answer, of options that an API may lack. */
+const NEUTRAL = { minNewTokens: 0, repetitionPenalty: 1 } as const;
+
 /** Most tokens of an answer to the probe. */
 const PROBE_TOKENS = 8;
 
@@ -76,17 +79,8 @@ export class HTTPModel extends ServedModel implements Model {
     const traits = await probeServer(this.server, (known, { question, seed, ...changed }) =>
       this.#request(this.#asked(Conversation.of(question)), seed, { ...sampling, ...changed }, known),
     );
-    return { ...traits, missed: [...this.#lacked(), ...traits.missed] };
-  }
-
-  /** Options that change an answer, and that the API has no parameter for. */
-  #lacked(): string[] {
-    const { minNewTokens, repetitionPenalty } = this.#sampling;
-    const { parameters } = this.server.dialect;
-    return [
-      ...(minNewTokens > 0 && parameters.minNewTokens === undefined ? ["minNewTokens"] : []),
-      ...(repetitionPenalty !== 1 && parameters.repetitionPenalty === undefined ? ["repetitionPenalty"] : []),
-    ];
+    const lacked = this.server.dialect.lacks.filter((name) => this.#sampling[name] !== NEUTRAL[name]);
+    return { ...traits, missed: [...lacked, ...traits.missed] };
   }
 
   async generate(

@@ -4,8 +4,10 @@ import {
   checkModel,
   errorIn,
   firstProblem,
+  onlyReasoning,
   readStatus,
   shortened,
+  withheld,
   type Answer,
   type Usage,
 } from "../answer.js";
@@ -73,12 +75,7 @@ function saidIn(
 ): Pick<Answer, "text" | "note" | "ending"> {
   const ending = endingOf(reason);
   // `refusal`: a classifier of the provider broke off the answer, of which a part may be there.
-  if (ending === "filtered") {
-    throw new AnswerError("the server's content filter withheld the answer", "filtered", {
-      isFinal: true,
-      usage,
-    });
-  }
+  if (ending === "filtered") throw withheld(usage);
   const failed = (why: string) => new AnswerError(why, "answer", { usage });
   let text = "";
   let isReasoning = false;
@@ -91,12 +88,7 @@ function saidIn(
     const shown = shortened(JSON.stringify(reason ?? null));
     throw failed(`stop_reason ${shown}: the answer is not known to be complete`);
   }
-  if (text === "" && (isReasoning || ending === "cut")) {
-    throw new AnswerError("only reasoning and no answer; raise maxNewTokens", "reasoning", {
-      isFinal: true,
-      usage,
-    });
-  }
+  if (text === "" && (isReasoning || ending === "cut")) throw onlyReasoning(usage);
   // No content with `end_turn` is how these models say nothing.
   return { text, note: null, ending };
 }
@@ -131,12 +123,7 @@ export const anthropic = {
   use: " of Anthropic's API",
   limits: ["max_tokens"],
   scores: null,
-  parameters: {
-    temperature: "temperature",
-    topP: "top_p",
-    topK: "top_k",
-    stopStrings: "stop_sequences",
-  },
+  lacks: ["minNewTokens", "repetitionPenalty"],
   maxTemperature: 1,
   headers: (key) => ({ "anthropic-version": VERSION, ...(key === null ? {} : { "x-api-key": key }) }),
   body,

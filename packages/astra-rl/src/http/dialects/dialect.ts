@@ -51,8 +51,8 @@ export interface Dialect {
   readonly limits: readonly [string, ...string[]];
   /** Parameters of a request that gives log-probabilities of the answer's tokens; null where there are none. */
   readonly scores: Readonly<Record<string, unknown>> | null;
-  /** Names of the request's parameters, for options that change an answer; an option without one cannot be had. */
-  readonly parameters: Readonly<Partial<Record<keyof RequestSampling, string>>>;
+  /** Options of the sampling that the API has no parameter for. */
+  readonly lacks: readonly ("minNewTokens" | "repetitionPenalty")[];
   /** The highest temperature that the API takes. */
   readonly maxTemperature: number;
 

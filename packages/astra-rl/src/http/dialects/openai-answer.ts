@@ -4,8 +4,10 @@ import {
   checkModel,
   errorIn,
   firstProblem,
+  onlyReasoning,
   scoredTokensSchema,
   shortened,
+  withheld,
   type Answer,
   type ScoredTokens,
   type Usage,
@@ -99,10 +101,7 @@ function saidIn(
   const filters = [choice.content_filter_results, choice.content_filter_result];
   const ending = endingOf(finish);
   if (ending === "filtered" || endingOf(native) === "filtered" || filters.some(isFiltered)) {
-    throw new AnswerError("the server's content filter withheld the answer", "filtered", {
-      isFinal: true,
-      usage,
-    });
+    throw withheld(usage);
   }
   const failed = (why: string) => new AnswerError(why, "answer", { usage });
   if ((error ?? null) !== null) {
@@ -119,12 +118,7 @@ function saidIn(
     throw failed(`${why}: the answer is not known to be complete`);
   }
   const isReasoning = reasoning !== "" || reasoned || ending === "cut";
-  if ((content ?? "") === "" && refusal === "" && isReasoning) {
-    throw new AnswerError("only reasoning and no answer; raise maxNewTokens", "reasoning", {
-      isFinal: true,
-      usage,
-    });
-  }
+  if ((content ?? "") === "" && refusal === "" && isReasoning) throw onlyReasoning(usage);
   if (content === null && refusal === "") throw failed("no message in the answer");
   const isUnfiltered = filters.some(filterFailed);
   return (content ?? "") === "" && refusal !== ""

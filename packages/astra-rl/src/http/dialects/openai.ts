@@ -51,16 +51,7 @@ const shared = {
     keyVariable: "OPENAI_API_KEY",
   },
   limits: ["max_tokens", "max_completion_tokens"],
-  parameters: {
-    temperature: "temperature",
-    seed: "seed",
-    topP: "top_p",
-    topK: "top_k",
-    minNewTokens: "min_tokens",
-    repetitionPenalty: "repetition_penalty",
-    stopStrings: "stop",
-    schema: "response_format",
-  },
+  lacks: [],
   maxTemperature: Infinity,
   headers: (key: string | null): Record<string, string> =>
     key === null ? {} : { authorization: `Bearer ${key}` },
