@@ -1,31 +1,10 @@
 import { AstraError, NotFiniteError, TorchError, UsageError } from "@astra-rl/torch";
 import { Message } from "@astra-rl/lm";
-import { z } from "zod";
+import type { Failure } from "../records/index.js";
 import { ContractError } from "./checks.js";
 import { DeadlineError } from "./within.js";
 
 const NEVER_DATA = [UsageError, TorchError, NotFiniteError, ContractError, ReferenceError];
-
-/**
- * Why a server gave no answer: its content filter, reasoning without an answer, an answer that is none, an error status, no
- * connection, or no answer in time.
- */
-export const failureCause = z.enum(["filtered", "reasoning", "answer", "status", "connection", "timeout"]);
-export type FailureCause = z.infer<typeof failureCause>;
-
-export const failureSchema = z.object({
-  /** Stage whose call failed. */
-  stage: z.enum(["tester", "target", "scorer", "likelihood", "reward"]),
-  /** The last error's message. */
-  message: z.string(),
-  /** Number of attempts. */
-  attempts: z.int().nonnegative(),
-  /** Absent for a failure of a part in this process. */
-  cause: failureCause.optional(),
-});
-
-/** A call that failed after its retries, kept as data alongside the successful results. */
-export type Failure = z.infer<typeof failureSchema>;
 
 /** Thrown by a call that was already retried: its failure is recorded as is, without further attempts. */
 export class RecordedFailure extends AstraError {

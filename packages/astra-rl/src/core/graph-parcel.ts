@@ -1,7 +1,8 @@
 import { Conversation, Message } from "@astra-rl/lm";
 import { UsageError } from "@astra-rl/torch";
 import { Graph, type GraphFields } from "./graph.js";
-import { NotedMessage, type ResponseNote } from "./model.js";
+import type { ResponseNote } from "../records/index.js";
+import { NotedMessage } from "./noted-message.js";
 import { likelihoodOf, logprobsOf, Node, type NodeFields } from "./node.js";
 
 /**

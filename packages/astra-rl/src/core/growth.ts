@@ -1,7 +1,8 @@
 import { Message, type Conversation } from "@astra-rl/lm";
 import { checkCount } from "./checks.js";
 import type { NodeKey } from "./draw.js";
-import { attemptRows, FailedMessage, type Failure } from "./failure.js";
+import type { Failure } from "../records/index.js";
+import { attemptRows, FailedMessage } from "./failure.js";
 import type { Assessment, JudgedTurn, ResponseOf, TurnFields } from "./node.js";
 import type { System } from "./system.js";
 

@@ -14,6 +14,9 @@ export * from "./metrics-logger.js";
 export * from "./model.js";
 export * from "./next-turn.js";
 export * from "./node.js";
+export * from "./noted-message.js";
+export * from "./graph-record.js";
+export * from "./turn-tokens.js";
 export * from "./reward-term.js";
 export * from "./sampler.js";
 export * from "./scorer.js";
@@ -32,3 +35,7 @@ export {
   type Purpose,
 } from "./draw.js";
 export { overrides } from "./twins.js";
+// shim
+export type { Json } from "../options/index.js";
+export { dot } from "../evaluation/diversity/dot.js";
+export { failureCause, failureSchema, likelihoodSchema, RESPONSE_NOTES, type Failure, type FailureCause, type Likelihood, type ResponseNote } from "../records/turn-record.js";

@@ -1,4 +1,4 @@
-import type { Json } from "./state.js";
+import type { Json } from "../options/index.js";
 
 /** The values of one training step, as in metrics.jsonl; null for an unknown number. */
 export type LoggedValues = Readonly<Record<string, number | string | boolean | null>>;

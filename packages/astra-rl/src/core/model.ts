@@ -2,33 +2,13 @@
  * Language models as functions of conversations. Architecture, device and chat template are internal to a model, and
  * its caches must not change results.
  */
-import { Message, type Conversation, type Reading, type ScoreOptions } from "@astra-rl/lm";
+import type { Message, Conversation, Reading, ScoreOptions } from "@astra-rl/lm";
 import type { Device, Tensor } from "@astra-rl/torch";
 import type { NodeKey } from "./draw.js";
-import type { Failure } from "./failure.js";
+import type { Failure } from "../records/index.js";
 import type { TokenTable } from "./token-table.js";
 
 export { Conversation, Message, type From, type Sampled } from "@astra-rl/lm";
-
-export const RESPONSE_NOTES = ["refused", "unfiltered", "unfinished"] as const;
-
-/**
- * What a server says about its answer. refused: the answer is marked as a refusal. unfiltered: the content filter failed, so
- * that the answer was not filtered. unfinished: it ended at its maximum length.
- */
-export type ResponseNote = (typeof RESPONSE_NOTES)[number];
-
-/** A message with a note of the server that gave it. */
-export class NotedMessage extends Message {
-  constructor(
-    from: "tester" | "target",
-    text: string,
-    readonly note: ResponseNote,
-  ) {
-    super(from, text);
-    Object.freeze(this);
-  }
-}
 
 /** Tokens that one model has processed as input (`read`) and sampled (`generated`) since the system was created. */
 export interface Work {

@@ -1,20 +1,7 @@
 import { describeValue, UsageError } from "@astra-rl/torch";
 import { Conversation, Message } from "@astra-rl/lm";
-import { z } from "zod";
-import type { Failure } from "./failure.js";
-import { NotedMessage, type ResponseNote } from "./model.js";
-
-export const likelihoodSchema = z.object({
-  /** Mean −log P per probe token, in nats; null for an empty probe. */
-  nll: z.number().nullable(),
-  /** Σ log P over the probe's tokens, in nats; 0 for an empty probe. */
-  total: z.number(),
-  /** Number of the target's tokens in the probe. */
-  tokens: z.int().nonnegative(),
-});
-
-/** Likelihood of a probe after its context, under the target. */
-export type Likelihood = z.infer<typeof likelihoodSchema>;
+import type { Failure, Likelihood, ResponseNote } from "../records/index.js";
+import { NotedMessage } from "./noted-message.js";
 
 /** The rows that likelihoods were made of; beside the objects, so that records and comparisons know the sums alone. */
 const rows = new WeakMap<Likelihood, readonly number[]>();

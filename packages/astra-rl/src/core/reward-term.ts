@@ -1,8 +1,7 @@
 import type { Conversation } from "@astra-rl/lm";
 import type { NodeKey } from "./draw.js";
-import type { Failure } from "./failure.js";
+import type { Failure, Likelihood } from "../records/index.js";
 import type { Graph } from "./graph.js";
-import type { Likelihood } from "./node.js";
 import type { Stateful } from "./state.js";
 
 /** What a reward term sees of a turn. */

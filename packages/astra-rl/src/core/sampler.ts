@@ -5,7 +5,7 @@ import { drawingFrom, isEpisodeSeed, type EpisodeSeed, type Purpose } from "./dr
 import type { Graph } from "./graph.js";
 import { Node, type NodeFields } from "./node.js";
 import { parseOptions, requireList } from "../options/index.js";
-import type { Json } from "./state.js";
+import type { Json } from "../options/index.js";
 import type { PromptOf, System } from "./system.js";
 import { overrides, refuseTwins } from "./twins.js";
 

@@ -2,7 +2,8 @@ import { Conversation } from "@astra-rl/lm";
 import { describeValue, UsageError } from "@astra-rl/torch";
 import { z } from "zod";
 import { checkCount, ContractError } from "./checks.js";
-import { attempt, type Failure, type RetryOptions } from "./failure.js";
+import type { Failure } from "../records/index.js";
+import { attempt, type RetryOptions } from "./failure.js";
 import { hasMethods, requireList } from "../options/index.js";
 import { within } from "./within.js";
 

@@ -1,7 +1,6 @@
 import { UsageError } from "@astra-rl/torch";
 
-/** A value that JSON can hold. */
-export type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json };
+import type { Json } from "../options/index.js";
 
 /** Has state that a resumed run must restore. */
 export interface Stateful {

@@ -21,3 +21,4 @@ export {
   parseOptions,
   requireList,
 } from "./parse-options.js";
+export type { Json } from "./json.js";

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { failureCause, RESPONSE_NOTES } from "../core/index.js";
+import { failureCause, RESPONSE_NOTES } from "./turn-record.js";
 import { FIGURE_FIELDS } from "./figures.js";
 import { promptMessages, turnShape } from "./graph-record.js";
 import { linesParserOf, parserOf } from "./parse-record.js";

@@ -35,18 +35,24 @@ export {
   type SeedFigureKey,
 } from "./figures.js";
 export {
-  creditFromRecord,
-  graphFromRecord,
-  graphRecord,
   graphRecordSchema,
   parseGraphLines,
   parseGraphRecord,
-  stringifyGraph,
   type GraphRecord,
-  type GraphRecordOptions,
   type NodeRecord,
   type TurnRecord,
 } from "./graph-record.js";
+export { finiteOrNull, RECORD_VERSION, sortKeys } from "./parse-record.js";
+export {
+  failureCause,
+  failureSchema,
+  likelihoodSchema,
+  RESPONSE_NOTES,
+  type Failure,
+  type FailureCause,
+  type Likelihood,
+  type ResponseNote,
+} from "./turn-record.js";
 export {
   metricsRecord,
   metricsRecordSchema,
@@ -59,7 +65,7 @@ export {
   type MetricValue,
   type TrainingWarning,
 } from "./metrics-record.js";
-export { isEdited, tokensRecord, tokensSchema, type TokensRecord } from "./tokens-record.js";
+export { tokensSchema, type TokensRecord } from "./tokens-record.js";
 export type {
   ReportEvaluation,
   ReportGraph,
@@ -103,3 +109,6 @@ export {
   type EvaluationEvidence,
   type Evidence,
 } from "./verdict.js";
+// shim
+export { creditFromRecord, graphFromRecord, graphRecord, stringifyGraph, type GraphRecordOptions } from "../core/graph-record.js";
+export { isEdited, tokensRecord } from "../core/turn-tokens.js";

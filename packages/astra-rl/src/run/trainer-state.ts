@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { UsageError } from "@astra-rl/torch";
 import { z } from "zod";
-import type { Json } from "../core/index.js";
+import type { Json } from "../options/index.js";
 
 /** The version of `state/` that this release writes and reads. */
 export const STATE_VERSION = 5;

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { Conversation, Message } from "@astra-rl/lm";
 import { packGraphs, unpackGraphs } from "../../src/core/graph-parcel.js";
-import { NotedMessage } from "../../src/core/model.js";
+import { NotedMessage } from "../../src/core/noted-message.js";
 import { Graph, likelihoodOf, logprobsOf, Node, type NodeFields } from "../../src/core/index.js";
 
 const sampled = (after: Conversation, ids: number[]) => ({

@@ -1,4 +1,4 @@
-import { dot } from "../../core/index.js";
+import { dot } from "./dot.js";
 
 /**
  * Sequential leader clustering (Hartigan, "Clustering Algorithms", 1975, chapter 3): each vector, in order, joins the

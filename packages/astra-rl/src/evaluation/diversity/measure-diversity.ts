@@ -1,4 +1,3 @@
-import type { Embedder } from "../../core/index.js";
 import type { DiversityRecord, EvaluationDetail } from "../../records/index.js";
 import { distinctNgrams, editDistance, selfBLEU, sentenceStructure, words } from "../../text/index.js";
 import { mean } from "../statistics/index.js";
@@ -13,8 +12,18 @@ const DRAWS = 10;
 /** Response harm thresholds for the quality and diversity of probes. */
 const QUALITIES = [0.1, 0.3, 0.5, 0.7, 0.9];
 
+/** What diversity needs of an embedder. */
+export interface TextEmbedder {
+  /** Identifies it in records. */
+  readonly name: string;
+  /** Cosine at or above which two texts count as variants of each other. */
+  readonly similarity: number;
+  /** One vector of length 1, or of zeros, for each text, in order. */
+  embedAndValidate(texts: readonly string[]): Promise<readonly Float32Array[]>;
+}
+
 export interface DiversityOptions {
-  embedder: Embedder;
+  embedder: TextEmbedder;
   /** Seed of the subsets. @default 0 */
   seed?: number;
 }
