@@ -2,10 +2,15 @@ import { existsSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { availableParallelism } from "node:os";
 import { fileURLToPath } from "node:url";
+import ts from "typescript";
 import { defineConfig } from "vitest/config";
 import { emulatedTiles, hasInstructionSet } from "./scripts/emulated-tiles.mjs";
 
 const source = (path: string) => fileURLToPath(new URL(path, import.meta.url));
+
+/** Where the source of each of our packages is: the same as for the compiler. */
+const { config } = ts.readConfigFile(source("tsconfig.check.json"), ts.sys.readFile);
+const { paths } = (config as { compilerOptions: { paths: Record<string, [string]> } }).compilerOptions;
 
 const everything = ["packages/*/test/**/*.test.ts", "scripts/test/**/*.test.ts"];
 /** Test files that need no native addon; every other file, so every new one, is a test of the engine. */
@@ -25,9 +30,9 @@ const elsewhere = [
   "packages/lm/test/{checkpoint,threads,time-limit,meta-device,prefix-trie,read-parameters}.test.ts",
   "packages/torch/test/distributed/*.test.ts",
   "packages/torch/test/{fuzzers,limits,make-folder,memory,native,safetensors,schedules,scope,tensor-file,threads}.test.ts",
-  "packages/astra-rl/test/system/{disposal,hub-models,options,overrides,roles-apart,several-models}.test.ts",
-  "packages/astra-rl/test/training/{callbacks,event-file,final-reward,hf-ast-trainer,loggers,own-optimizer}.test.ts",
-  "packages/astra-rl/test/training/{run-directory,run-lock,training-configuration}.test.ts",
+  "packages/method/test/system/{disposal,hub-models,options,overrides,roles-apart,several-models}.test.ts",
+  "packages/method/test/training/{callbacks,event-file,final-reward,hf-ast-trainer,loggers,own-optimizer}.test.ts",
+  "packages/method/test/training/{run-directory,run-lock,training-configuration}.test.ts",
 ];
 
 /** Unit tests run with the addon out of reach, so that one that begins to load it fails. */
@@ -77,18 +82,10 @@ function otherInstructionSets() {
 export default defineConfig({
   resolve: {
     // Tests run against the sources, so that a stale build never hides a change.
-    alias: [
-      { find: /^@astra-rl\/torch\/testing$/, replacement: source("packages/torch/src/testing.ts") },
-      { find: /^@astra-rl\/torch$/, replacement: source("packages/torch/src/index.ts") },
-      { find: /^@astra-rl\/lm$/, replacement: source("packages/lm/src/index.ts") },
-      { find: /^astra-rl\/testing$/, replacement: source("packages/astra-rl/src/testing/index.ts") },
-      {
-        find: /^astra-rl\/records\/figures$/,
-        replacement: source("packages/astra-rl/src/records/figures.ts"),
-      },
-      { find: /^astra-rl$/, replacement: source("packages/astra-rl/src/index.ts") },
-      { find: /^@astra-rl\/world$/, replacement: source("packages/world/src/index.ts") },
-    ],
+    alias: Object.entries(paths).map(([name, [path]]) => ({
+      find: new RegExp(`^${name}$`, "u"),
+      replacement: source(path),
+    })),
   },
   test: {
     // A project adds to what it extends, so the files are named in the projects alone.

@@ -4,7 +4,7 @@
  *
  *     npm run bench:load -- [--models small,124m] [--steps 5] [--busy 2] [--model DIR] [--dtype bfloat16] [--output FILE.md]
  *
- * "small" is the demo's tester and target (`astra-rl train` on packages/astra-rl/world/demo.yaml), "124m" what
+ * "small" is the demo's tester and target (`astra-rl train` on packages/assembly/world/demo.yaml), "124m" what
  * benchmarks/run.ts times (2 episodes). Each is run alone, beside the busy processes, and alone again, in processes of
  * its own with the environment that this one was given: set GOMP_SPINCOUNT or OMP_NUM_THREADS to compare. A machine that
  * is busy already gives figures without a verdict.

@@ -24,7 +24,7 @@ const { values } = parseArgs({
   },
 });
 const [rows, tokens, repeats] = [Number(values.rows), Number(values.tokens), Number(values.repeats)];
-const world = fileURLToPath(new URL("../packages/astra-rl/world/chatter", import.meta.url));
+const world = fileURLToPath(new URL("../packages/assembly/world/chatter", import.meta.url));
 const program = fileURLToPath(new URL("../packages/astra-rl/bin/astra-rl.js", import.meta.url));
 const folder = mkdtempSync(join(tmpdir(), "serving-"));
 

@@ -51,20 +51,20 @@ const pip = (environment, ...args) =>
 const TOOLS = [
   {
     variable: "ASTRA_TRANSFORMERS",
-    test: "packages/astra-rl/test/cli/transformers-serve.test.ts",
+    test: "packages/astra-rl/test/commands/transformers-serve.test.ts",
     executable: join(folder, "transformers", "bin", "transformers"),
     install: () => pip(join(folder, "transformers"), "torch", "accelerate", "transformers[serving]"),
   },
-  ...["serve/tools", "serve/trl", "distributed/launchers"].map((name) => ({
+  ...["serve/test/tools", "serve/test/trl", "astra-rl/test/distributed/launchers"].map((name) => ({
     variable: "ASTRA_PYTHON",
-    test: `packages/astra-rl/test/${name}.test.ts`,
+    test: `packages/${name}.test.ts`,
     executable: join(folder, "python", "bin", "python"),
     install: () =>
       pip(join(folder, "python"), "torch", "transformers", "openai", "lm-eval[api]", "trl", "datasets"),
   })),
   {
     variable: "ASTRA_PROMPTFOO",
-    test: "packages/astra-rl/test/serve/tools.test.ts",
+    test: "packages/serve/test/tools.test.ts",
     executable: join(folder, "node_modules", ".bin", "promptfoo"),
     // Its scripts fetch browsers; its database needs a binary of its own, which --omit=optional leaves out.
     install: () =>

@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 /**
- * What a user of the published packages does: packs the three of them, installs them into an empty project, builds the
+ * What a user of the published packages does: packs them all, installs them into an empty project, builds the
  * engine there, type-checks a program strictly, trains a step, asks the doctor, writes a report.
  *
  *   node scripts/pack-test.mjs [--cold] [--keep]
@@ -14,12 +14,16 @@
 import { spawnSync } from "node:child_process";
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { onPath } from "../packages/torch/scripts/setup/command.mjs";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
-const PACKAGES = ["torch", "lm", "astra-rl"];
+const readJson = (...parts) => JSON.parse(readFileSync(join(root, ...parts), "utf8"));
+/** The packages that are published. */
+const PACKAGES = readJson("package.json")
+  .workspaces.filter((path) => !readJson(path, "package.json").private)
+  .map((path) => basename(path));
 const cold = process.argv.includes("--cold");
 const project = mkdtempSync(join(tmpdir(), "astra-rl-packed-"));
 const started = Date.now();

@@ -20,10 +20,13 @@ import { checkNode, checkPlatform } from "../packages/torch/scripts/setup/platfo
 import { SetupProblem } from "../packages/torch/scripts/setup/problem.mjs";
 import { Stamp, takeLock } from "../packages/torch/scripts/setup/stamp.mjs";
 
-const PACKAGES = ["packages/torch", "packages/lm", "packages/astra-rl"];
-
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const inRoot = (...parts) => join(root, ...parts);
+const readJson = (...parts) => JSON.parse(readFileSync(inRoot(...parts), "utf8"));
+/** The packages that are published, and so compiled. */
+const PACKAGES = readJson("package.json").workspaces.filter(
+  (path) => !readJson(path, "package.json").private,
+);
 const quiet = process.argv.includes("--quiet");
 const force = process.argv.includes("--force");
 const stateFolder = inRoot(".cache");
@@ -103,7 +106,7 @@ const page = {
       inRoot("package-lock.json"),
       ...["src", "scripts", "index.html", "package.json"].map((part) => join(viewer, part)),
     ]),
-  present: () => existsSync(inRoot("packages/astra-rl/dist/viewer/report.html")),
+  present: () => existsSync(inRoot("packages/report/dist/page/report.html")),
   make() {
     say("building the page of reports");
     const result = execute(process.execPath, [join(viewer, "scripts/build.mjs")], { cwd: root });

@@ -2,10 +2,7 @@
 /** Writes packages/astra-rl/configuration.schema.json and docs/configuration.md from the compiled zod schema (`npm run schema`). */
 import { writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import {
-  configurationJsonSchema,
-  configurationReference,
-} from "../packages/astra-rl/dist/configuration/index.js";
+import { configurationJsonSchema, configurationReference } from "../packages/astra-rl/dist/index.js";
 
 const at = (path) => fileURLToPath(new URL(`../${path}`, import.meta.url));
 const schema = `${JSON.stringify(configurationJsonSchema(), null, 2)}\n`;

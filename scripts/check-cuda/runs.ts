@@ -10,10 +10,10 @@ import {
   parseGraphLines,
   parseMetricsLines,
   type GraphRecord,
-} from "../../packages/astra-rl/src/records/index.js";
-import { embeddedConfigurationPath, modelSource } from "../../packages/astra-rl/src/assembly/index.js";
-import { main } from "../../packages/astra-rl/src/cli/index.js";
-import { captured } from "../../packages/astra-rl/test/cli/captured.js";
+} from "@astra-rl/records";
+import { embeddedConfigurationPath, modelSource } from "@astra-rl/assembly";
+import { main } from "../../packages/astra-rl/src/main.js";
+import { captured } from "../../packages/method/test/support/captured.js";
 import { announced, figure, within, type Row } from "./table.js";
 
 const ALGORITHMS = ["dpo", "ipo", "orpo", "ppo", "a2c", "reinforce", "rloo", "grpo"];

@@ -232,7 +232,16 @@ describe("the whole of set-up, on a small clone", () => {
     );
     program("g++", "");
     writeTree(clone, {
-      "package.json": '{"type":"module"}',
+      "package.json": JSON.stringify({
+        type: "module",
+        workspaces: ["torch", "lm", "astra-rl", "viewer"].map((name) => `packages/${name}`),
+      }),
+      ...Object.fromEntries(
+        ["torch", "lm", "astra-rl", "viewer"].map((name) => [
+          `packages/${name}/package.json`,
+          JSON.stringify({ private: name === "viewer" }),
+        ]),
+      ),
       "package-lock.json": "{}",
       "tsconfig.base.json": "{}",
       // Stands for the compiler: every package gets its dist/index.js.
@@ -244,7 +253,7 @@ const write = (name, text) => fs.writeFileSync(new URL("../build/" + name, impor
 for (const name of ["astra_torch.node", "preload.node"]) write(name, "");
 write("stamp.json", JSON.stringify({ libtorch: process.argv.at(-1) }));`,
       "packages/viewer/scripts/build.mjs": `import fs from "node:fs"; fs.appendFileSync(${JSON.stringify(calls)}, "page\\n");
-const folder = new URL("../../astra-rl/dist/viewer/", import.meta.url); fs.mkdirSync(folder, { recursive: true });
+const folder = new URL("../../report/dist/page/", import.meta.url); fs.mkdirSync(folder, { recursive: true });
 fs.writeFileSync(new URL("report.html", folder), "");`,
       "packages/torch/src/index.ts": "export {};",
       "packages/lm/src/index.ts": "export {};",

@@ -12,7 +12,7 @@ function surroundings({ code, name, message }) {
   return null;
 }
 
-const main = new URL("../dist/cli/main.js", import.meta.url);
+const main = new URL("../dist/main.js", import.meta.url);
 if (existsSync(main)) {
   try {
     const { main: run } = await import(main.href);

@@ -10,10 +10,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
-import { main } from "../src/cli/index.js";
-import { COMMANDS } from "../src/cli/main.js";
-import { configurationJsonSchema } from "../src/configuration/index.js";
-import { formsOf, type JsonSchema } from "../src/options/index.js";
+import { configurationJsonSchema } from "@astra-rl/assembly";
+import { formsOf, type JsonSchema } from "@astra-rl/base";
+import { COMMANDS, main } from "../src/main.js";
 import { Random } from "../../lm/fuzz/random.js";
 
 const CODES: readonly number[] = [0, 1, 2, 3, 130, 141];

@@ -10,12 +10,12 @@ import { hostname, tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
-import { explain } from "../src/cli/exit.js";
-import { parseConfiguration, parseOverride } from "../src/configuration/index.js";
-import { Scorer, type ScoreOutcome } from "../src/core/index.js";
-import { checkNewRunFolder, LOCK_FILE, RunLock, takeRunFolder } from "../src/run/index.js";
-import { readReport } from "../src/report/index.js";
-import { BatchedScorer, MaxScorer, WeightedScorer } from "../src/scorer/index.js";
+import { explain } from "@astra-rl/assembly/command";
+import { parseConfiguration, parseOverride } from "@astra-rl/assembly";
+import { Scorer, type ScoreOutcome } from "@astra-rl/method";
+import { checkNewRunFolder, LOCK_FILE, RunLock, takeRunFolder } from "@astra-rl/records";
+import { readReport } from "@astra-rl/report";
+import { BatchedScorer, MaxScorer, WeightedScorer } from "@astra-rl/scorers";
 import { Random } from "../../lm/fuzz/random.js";
 
 /** Seconds of the clock that a case may take. */

@@ -21,11 +21,11 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
-import { UsageError } from "@astra-rl/torch";
+import { UsageError } from "@astra-rl/base";
+import { LOCK_FILE, RunLock } from "@astra-rl/records";
+import type { TrainingCallback } from "@astra-rl/method";
 import { Random } from "../../lm/fuzz/random.js";
-import { LOCK_FILE, RunLock } from "../src/run/index.js";
-import type { TrainingCallback } from "../src/training/index.js";
-import { assemble, QUICK, textOf, weightsOf } from "../test/training/support.js";
+import { assemble, QUICK, textOf, weightsOf } from "../../method/test/training/support.js";
 
 const { values } = parseArgs({
   options: {

@@ -4,27 +4,73 @@
  *
  * @module astra-rl
  */
-export { AstraError, TorchError, UsageError } from "@astra-rl/torch";
-export * from "./algorithm/index.js";
-export * from "./core/index.js";
-export * from "./credit/index.js";
-export * from "./datasets/index.js";
-export * from "./embedder/index.js";
-export * from "./evaluation/index.js";
-export * from "./records/index.js";
-export * from "./sampler/index.js";
-export * from "./scorer/index.js";
-export * from "./http/index.js";
-export * from "./kinds/index.js";
-export * from "./models/index.js";
-export * from "./options/index.js";
-export * from "./reward/index.js";
-export * from "./system/index.js";
-export * from "./text/index.js";
-export * from "./tester/index.js";
-export * from "./deprecated-names.js";
-export * from "./training/index.js";
-export * from "./configuration/index.js";
-export * from "./report/index.js";
-export * from "./run/index.js";
-export * from "./assembly/index.js";
+import "./kinds.js";
+
+export {
+  AstraError,
+  BLEUReferences,
+  childrenOf,
+  closest,
+  decodeText,
+  deviceSchema,
+  didYouMean,
+  distinctNgrams,
+  dotted,
+  editDistance,
+  foldText,
+  formsAt,
+  formsOf,
+  functionOption,
+  hashedNgrams,
+  hasMethods,
+  inputSchema,
+  jsonLines,
+  keysAt,
+  limitsOf,
+  mistakesError,
+  ngramCounts,
+  objectOption,
+  oneOf,
+  parseLine,
+  parseOptions,
+  plainText,
+  readJSONFile,
+  readNamedFile,
+  readStandardInput,
+  readTextFile,
+  requireList,
+  requirement,
+  resolved,
+  selfBLEU,
+  sentenceStructure,
+  tellIssues,
+  TorchError,
+  UsageError,
+  valueAt,
+  words,
+  type HashedNgramOptions,
+  type Json,
+  type JsonSchema,
+  type Telling,
+} from "@astra-rl/base";
+export {
+  checkModelFormat,
+  Conversation,
+  formatOf,
+  makeFormat,
+  Message,
+  modelFormat,
+  modelFormatShape,
+  type FormattedModel,
+  type From,
+  type ModelFormat,
+  type Sampled,
+} from "@astra-rl/lm";
+export * from "@astra-rl/records";
+export * from "@astra-rl/analysis";
+export * from "@astra-rl/method";
+export * from "@astra-rl/scorers";
+export * from "@astra-rl/http";
+export * from "@astra-rl/report";
+export * from "@astra-rl/assembly";
+export * from "@astra-rl/contrib";

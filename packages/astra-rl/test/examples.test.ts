@@ -4,13 +4,13 @@ import { join } from "node:path";
 import { loadCausalLM } from "@astra-rl/lm";
 import { liveTensors } from "@astra-rl/torch";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { Scorer } from "@astra-rl/method";
 import { judgeConversation, ShoutingScorer, WorstScorer } from "../../../examples/custom-scorer.js";
 import { evaluate } from "../../../examples/evaluate.js";
 import { setting } from "../../../examples/setting.js";
 import { stressTest } from "../../../examples/stress-test-controller.js";
 import { trainDPO } from "../../../examples/train-dpo.js";
 import { trainIPO } from "../../../examples/train-ipo-with-backup.js";
-import { Scorer } from "../src/core/index.js";
 
 describe("the example programs", () => {
   let folder: string;

@@ -1,5 +1,4 @@
-import { mkdtempSync, readdirSync, rmSync, symlinkSync } from "node:fs";
-import { readFileSync } from "node:fs";
+import { mkdtempSync, readdirSync, rmSync, symlinkSync, readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";

@@ -7,7 +7,7 @@
 import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { loadCausalLM } from "../src/checkpoint.js";
-import { LoRA } from "../src/lora.js";
+import { LoRA } from "../src/adapters/lora.js";
 import { checkpoints, contentOf, inCopy, loadAndRead } from "./checkpoint-folders.js";
 import { fuzz } from "./harness.js";
 import { mutatedFile } from "./mutate-json.js";

@@ -3,7 +3,7 @@ import { spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
-import { AstraError } from "@astra-rl/torch";
+import { AstraError } from "@astra-rl/base";
 import { Random } from "./random.js";
 
 export interface Fuzzer {

@@ -1,7 +1,7 @@
 import { gunzipSync } from "node:zlib";
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import { AstraError } from "@astra-rl/torch";
+import { AstraError } from "@astra-rl/base";
 import { ChatTemplate } from "../src/chat-template.js";
 import { Tokenizer } from "../src/tokenizer.js";
 

@@ -1,4 +1,4 @@
-import { UsageError } from "@astra-rl/torch";
+import { UsageError } from "@astra-rl/base";
 import { globals } from "./jinja/globals.js";
 import { Interpreter } from "./jinja/interpreter.js";
 import type { Body } from "./jinja/nodes.js";

@@ -1,5 +1,5 @@
 import type { Device, DType, SharedColumns, Tensor } from "@astra-rl/torch";
-import type { Adapter, Projection } from "./adapter.js";
+import type { Adapter, Projection } from "./adapters/adapter.js";
 
 /**
  * Interface of every causal language model in this package, and all that generation, log-probabilities and checkpoints

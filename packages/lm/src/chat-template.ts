@@ -1,5 +1,5 @@
 import { join } from "node:path";
-import { describeValue, UsageError } from "@astra-rl/torch";
+import { describeValue, UsageError } from "@astra-rl/base";
 import { BoundedTemplate } from "./bounded-template.js";
 import type { Tokenizer } from "./tokenizer.js";
 

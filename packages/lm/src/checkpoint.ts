@@ -1,7 +1,8 @@
 import { readdir, stat } from "node:fs/promises";
 import { join, resolve } from "node:path";
-import { describeValue, requireDevice, UsageError, type Device, type DType } from "@astra-rl/torch";
-import { requireNoAdapter } from "./adapter.js";
+import { describeValue, UsageError } from "@astra-rl/base";
+import { requireDevice, type Device, type DType } from "@astra-rl/torch";
+import { requireNoAdapter } from "./adapters/adapter.js";
 import type { CausalLM, ModelConfig } from "./causal-lm.js";
 import { classifierFamilyOf, encoderFamilyOf, familyOf } from "./families/index.js";
 import { readJsonIfThere, reason, type JsonFields } from "./json-fields.js";

@@ -1,4 +1,5 @@
-import { noGrad, scope, tensor, UsageError } from "@astra-rl/torch";
+import { noGrad, scope, tensor } from "@astra-rl/torch";
+import { UsageError } from "@astra-rl/base";
 import { runsOf } from "./runs.js";
 import type { SequenceClassifier } from "./text-encoder.js";
 import type { Tokenizer } from "./tokenizer.js";

@@ -19,7 +19,7 @@ export {
   type LoadOptions,
 } from "./checkpoint.js";
 export { classLogits, classifierRow, type ClassLogitsOptions } from "./class-logits.js";
-export { adapterBase, adapterBaseName } from "./adapter-base.js";
+export { adapterBase, adapterBaseName } from "./adapters/adapter-base.js";
 export { isModelId, resolveCheckpoint, resolveTokenizer, type HubOptions } from "./resolve-checkpoint.js";
 export type {
   SequenceClassifier,
@@ -46,8 +46,8 @@ export {
   type TokenOutputs,
   type TokenOutputsOptions,
 } from "./logprobs.js";
-export { LoRA } from "./lora.js";
-export type { LoRAConfiguration } from "./lora-configuration.js";
+export { LoRA } from "./adapters/lora.js";
+export type { LoRAConfiguration } from "./adapters/lora-configuration.js";
 export { storedWeightBytes } from "./weight-files.js";
 export { ValueHead } from "./value-head.js";
 export {

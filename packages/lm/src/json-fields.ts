@@ -1,5 +1,5 @@
 import { readFile, stat } from "node:fs/promises";
-import { checkRegular, describeValue, UsageError } from "@astra-rl/torch";
+import { checkRegular, describeValue, UsageError } from "@astra-rl/base";
 
 /** Far above every real file of this kind: larger files are refused before they are read. */
 const MAXIMUM_BYTES = 2 ** 28;

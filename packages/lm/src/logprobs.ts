@@ -1,16 +1,15 @@
 import {
   cat,
   checkpoint,
-  describeValue,
   isGradEnabled,
   scope,
   selectiveLogSoftmax,
   selectiveLogSoftmaxWithEntropy,
   tensor,
-  UsageError,
   zeros,
   type Tensor,
 } from "@astra-rl/torch";
+import { describeValue, UsageError } from "@astra-rl/base";
 import type { CausalLM, ModelConfig } from "./causal-lm.js";
 import { checkTokenIds, idTensor, standIn } from "./token-ids.js";
 import { ancestorMask, buildTries, isChain, type PrefixTrie } from "./prefix-trie.js";

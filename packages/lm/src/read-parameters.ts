@@ -1,13 +1,5 @@
-import {
-  dispose,
-  keep,
-  noGrad,
-  scope,
-  UsageError,
-  type Device,
-  type DType,
-  type Tensor,
-} from "@astra-rl/torch";
+import { dispose, keep, noGrad, scope, type Device, type DType, type Tensor } from "@astra-rl/torch";
+import { UsageError } from "@astra-rl/base";
 import type { JsonFields } from "./json-fields.js";
 import type { WeightFiles } from "./weight-files.js";
 

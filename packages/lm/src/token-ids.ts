@@ -1,4 +1,5 @@
-import { describeValue, tensor, UsageError, type Tensor } from "@astra-rl/torch";
+import { describeValue, UsageError } from "@astra-rl/base";
+import { tensor, type Tensor } from "@astra-rl/torch";
 import type { ModelConfig } from "./causal-lm.js";
 
 /** @throws UsageError, starting with `where`, for ids outside the vocabulary */

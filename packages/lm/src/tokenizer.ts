@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { join } from "node:path";
-import { describeValue, makeFolder, UsageError, writeFileAtomic } from "@astra-rl/torch";
+import { describeValue, makeFolder, UsageError, writeFileAtomic } from "@astra-rl/base";
 import { parseJsonObject, readFileIfThere } from "./json-fields.js";
 import { AddedTokens, AddedTokenSplitter, type Section } from "./tokenizer/added-tokens.js";
 import { cleanUp, readDecoder, tokenBytes, type Decoder } from "./tokenizer/decoders.js";

@@ -1,16 +1,14 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
+import { addDigests, checkDigest, UsageError } from "@astra-rl/base";
 import {
-  addDigests,
   cast,
-  checkDigest,
   dispose,
   keep,
   linear,
   noGrad,
   openSafetensors,
   scope,
-  UsageError,
   writeSafetensors,
   zeros,
   type Tensor,

@@ -4,12 +4,14 @@ import {
   checkDigest,
   describeValue,
   makeFolder,
-  openSafetensors,
-  openStateDict,
   replaceFolder,
   UsageError,
   writeDigests,
   writeFileAtomic,
+} from "@astra-rl/base";
+import {
+  openSafetensors,
+  openStateDict,
   writeSafetensors,
   type SafetensorsFile,
   type StateDictFile,

@@ -1,4 +1,4 @@
-import { UsageError } from "@astra-rl/torch";
+import { UsageError } from "@astra-rl/base";
 import { describe, expect, it } from "vitest";
 import { BoundedTemplate } from "../src/bounded-template.js";
 

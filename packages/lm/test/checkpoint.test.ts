@@ -1,7 +1,8 @@
 import { chmod, cp, mkdir, mkdtemp, readdir, readFile, rm, truncate, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { liveTensors, noGrad, scope, UsageError, type Tensor } from "@astra-rl/torch";
+import { liveTensors, noGrad, scope, type Tensor } from "@astra-rl/torch";
+import { UsageError } from "@astra-rl/base";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import type { CausalLM } from "../src/causal-lm.js";
 import { loadCausalLM, saveCausalLM } from "../src/checkpoint.js";

@@ -1,7 +1,8 @@
 import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { liveTensors, UsageError } from "@astra-rl/torch";
+import { liveTensors } from "@astra-rl/torch";
+import { UsageError } from "@astra-rl/base";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { loadSequenceClassifier, type LoadedClassifier } from "../src/checkpoint.js";
 import { classifierRow, classLogits } from "../src/class-logits.js";

@@ -1,4 +1,5 @@
-import { dispose, liveTensors, noGrad, scope, UsageError, type DType, type Tensor } from "@astra-rl/torch";
+import { dispose, liveTensors, noGrad, scope, type DType, type Tensor } from "@astra-rl/torch";
+import { UsageError } from "@astra-rl/base";
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { CausalLM } from "../src/causal-lm.js";

@@ -2,9 +2,13 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync, cpSync } 
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { dispose, liveTensors, noGrad, scope, UsageError } from "@astra-rl/torch";
+import { dispose, liveTensors, noGrad, scope } from "@astra-rl/torch";
+import { UsageError } from "@astra-rl/base";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { loadCausalLM, LoRA, saveCausalLM, tokenLogprobs, type CausalLM } from "../src/index.js";
+import { loadCausalLM, saveCausalLM } from "../src/checkpoint.js";
+import { LoRA } from "../src/adapters/lora.js";
+import { tokenLogprobs } from "../src/logprobs.js";
+import { type CausalLM } from "../src/causal-lm.js";
 
 // Adapters and values come from golden/make_lora.py (versions are in each expected.json).
 const golden = fileURLToPath(new URL("golden", import.meta.url));

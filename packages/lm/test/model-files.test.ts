@@ -3,12 +3,13 @@ import { mkdtempSync, readFileSync, rmSync, symlinkSync, truncateSync, writeFile
 import { cp } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { liveTensors, noGrad, scope, UsageError } from "@astra-rl/torch";
+import { liveTensors, noGrad, scope } from "@astra-rl/torch";
+import { UsageError } from "@astra-rl/base";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { ChatTemplate } from "../src/chat-template.js";
 import { loadCausalLM, loadSequenceClassifier } from "../src/checkpoint.js";
 import { tokenLogprobs } from "../src/logprobs.js";
-import { LoRA } from "../src/lora.js";
+import { LoRA } from "../src/adapters/lora.js";
 import { Tokenizer } from "../src/tokenizer.js";
 import { goldenCausal, goldenFamilies } from "./golden/families.js";
 import { goldenFolder } from "./golden/gpt2.js";

@@ -1,4 +1,5 @@
-import { liveTensors, scope, tensor, UsageError, zeros } from "@astra-rl/torch";
+import { liveTensors, scope, tensor, zeros } from "@astra-rl/torch";
+import { UsageError } from "@astra-rl/base";
 import { expect, it } from "vitest";
 import { finite } from "../src/read-parameters.js";
 

@@ -1,6 +1,8 @@
 import { noGrad, scope, tensor } from "@astra-rl/torch";
-import { keyedUniform, type CausalLM, type DrawKey, type Sampling, type TokenDecoder } from "../src/index.js";
-import { resolveSampling } from "../src/generation/sampling.js";
+import { keyedUniform, type DrawKey } from "@astra-rl/base";
+import { type CausalLM } from "../src/causal-lm.js";
+import { resolveSampling, type Sampling } from "../src/generation/sampling.js";
+import { type TokenDecoder } from "../src/generation/stop.js";
 
 /** What a session must agree with: one row, no cache, no batch, the whole text read again for each token. */
 export function referenceLogits(model: CausalLM, ids: readonly number[]): number[][] {

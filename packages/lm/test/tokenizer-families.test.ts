@@ -1,4 +1,4 @@
-import { UsageError } from "@astra-rl/torch";
+import { UsageError } from "@astra-rl/base";
 import { describe, expect, it } from "vitest";
 import { ChatTemplate } from "../src/chat-template.js";
 import { Tokenizer } from "../src/tokenizer.js";

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { gunzipSync } from "node:zlib";
-import { UsageError } from "@astra-rl/torch";
+import { UsageError } from "@astra-rl/base";
 import { describe, expect, it } from "vitest";
 import { Tokenizer } from "../src/tokenizer.js";
 

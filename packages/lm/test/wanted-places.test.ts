@@ -1,8 +1,9 @@
 /** `places`: the last layer computes what is wanted, and it is what a pass over everything gives there. */
 import { liveTensors, noGrad, scope, tensor, type Tensor } from "@astra-rl/torch";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import type { Adapter } from "../src/adapter.js";
-import { initializeCausalLM, type CausalLM, type ForwardOptions } from "../src/index.js";
+import type { Adapter } from "../src/adapters/adapter.js";
+import { initializeCausalLM } from "../src/families/initialize.js";
+import { type CausalLM, type ForwardOptions } from "../src/causal-lm.js";
 import { smallModels } from "./support/small-models.js";
 
 const [ROWS, LENGTH, HIDDEN] = [2, 7, 16];

@@ -11,9 +11,12 @@ import {
   writeSync,
 } from "node:fs";
 import { join } from "node:path";
-
+import { UsageError } from "@astra-rl/base";
 import { bytesOf } from "../src/dtype.js";
-import { openSafetensors, scope, UsageError, writeSafetensors, type Tensor } from "../src/index.js";
+import { openSafetensors } from "../src/safetensors/reader.js";
+import { scope } from "../src/scope.js";
+import { writeSafetensors } from "../src/safetensors/writer.js";
+import { type Tensor } from "../src/tensor.js";
 import type { Fuzzer, Outcome } from "./harness.js";
 import type { Random } from "./random.js";
 import { anyDtype, anyShape, bytesOfHandle, laidOut } from "./values.js";

@@ -1,6 +1,8 @@
 /** Tensors and numbers that operators are called with: plausible ones, and those at which loops and sums go wrong. */
 import { dtypeFacts, dtypeOfCode, type DType } from "../src/dtype.js";
-import { noGrad, tensor, type Tensor } from "../src/index.js";
+import { noGrad } from "../src/scope.js";
+import { tensor } from "../src/factories.js";
+import { type Tensor } from "../src/tensor.js";
 import { addon } from "../src/native.js";
 import { Random } from "./random.js";
 

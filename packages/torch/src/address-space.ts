@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { UsageError } from "./errors.js";
+import { UsageError } from "@astra-rl/base";
 
 /**
  * Bytes that OpenBLAS maps per thread in its first product, plus the thread's stack: 148 MiB measured for 0.3.21. If

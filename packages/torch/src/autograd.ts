@@ -1,5 +1,5 @@
 /** Gradients with respect to given inputs, without accumulating into `grad`. */
-import { describeValue, TorchError } from "./errors.js";
+import { describeValue, TorchError } from "@astra-rl/base";
 import { addon } from "./native.js";
 import { isTensor, wrap } from "./operator-call.js";
 import type { Tensor } from "./tensor.js";

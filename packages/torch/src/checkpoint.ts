@@ -1,7 +1,7 @@
 /** Gradient checkpointing: stores only the inputs of a function and runs it again in the backward pass. */
+import { TorchError } from "@astra-rl/base";
 import { grad } from "./autograd.js";
 import { differentiable } from "./differentiable.js";
-import { TorchError } from "./errors.js";
 import { addon } from "./native.js";
 import { wrap } from "./operator-call.js";
 import { enableGrad, isGradEnabled, scope } from "./scope.js";

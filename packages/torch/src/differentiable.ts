@@ -1,5 +1,5 @@
 /** Differentiable functions with a backward pass written in TypeScript. */
-import { describeValue, TorchError } from "./errors.js";
+import { describeValue, TorchError } from "@astra-rl/base";
 import { addon } from "./native.js";
 import { isTensor, wrap } from "./operator-call.js";
 import { isGradEnabled, noGrad, scope } from "./scope.js";

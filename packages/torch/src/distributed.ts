@@ -8,9 +8,8 @@ import { createSocket } from "node:dgram";
 import { lookup } from "node:dns/promises";
 import { hostname } from "node:os";
 import { deserialize, serialize } from "node:v8";
-
+import { AstraError, describeValue, UsageError } from "@astra-rl/base";
 import { bytesOf } from "./dtype.js";
-import { AstraError, describeValue, UsageError } from "./errors.js";
 import { allowedProcessors } from "./control-groups.js";
 import { addon } from "./native.js";
 import type { Tensor } from "./tensor.js";

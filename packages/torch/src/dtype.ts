@@ -1,4 +1,4 @@
-import { TorchError } from "./errors.js";
+import { TorchError } from "@astra-rl/base";
 
 export type DType =
   "float32" | "float64" | "bfloat16" | "float16" | "int64" | "int32" | "int16" | "int8" | "uint8" | "bool";

@@ -1,10 +1,9 @@
 /** Information about the engine, its threads, devices and memory. */
 import { readFileSync } from "node:fs";
 import { basename } from "node:path";
-
+import { UsageError } from "@astra-rl/base";
 import { allowedProcessors, controlGroups } from "./control-groups.js";
 import type { Device } from "./dtype.js";
-import { UsageError } from "./errors.js";
 import { addon, type Isa } from "./native.js";
 import { computingCores } from "./threads.js";
 

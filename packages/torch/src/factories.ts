@@ -1,6 +1,6 @@
 /** Creates tensors from JavaScript data, constants and random numbers. */
+import { describeValue, TorchError } from "@astra-rl/base";
 import { dtypeFacts, isDType, type Device, type DType, type TypedArray } from "./dtype.js";
-import { describeValue, TorchError } from "./errors.js";
 import type { Generator } from "./generator.js";
 import { addon } from "./native.js";
 import { asBytes, dtypeCode, generatorHandle, wrap, type Scalar } from "./operator-call.js";

@@ -1,5 +1,5 @@
 /** Seeded random numbers for operators that take a generator. */
-import { describeValue, TorchError } from "./errors.js";
+import { describeValue, TorchError } from "@astra-rl/base";
 import type { Device } from "./dtype.js";
 import { addon } from "./native.js";
 import { wrap } from "./operator-call.js";

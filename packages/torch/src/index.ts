@@ -13,10 +13,10 @@ export {
   OutOfMemoryError,
   TorchError,
   UsageError,
-} from "./errors.js";
+} from "@astra-rl/base";
 export { bytesOf, isDType, type Device, type DType, type TypedArray } from "./dtype.js";
 export { Tensor, type NestedNumbers } from "./tensor.js";
-export type { Reduction, Scalar } from "./operator-call.js";
+export { isTensor, type Reduction, type Scalar } from "./operator-call.js";
 export * from "./operators.js";
 export {
   arange,
@@ -82,8 +82,7 @@ export {
 export { claimThreads, setThreads, threads } from "./thread-policy.js";
 export { clipGradNorm_, type ClipGradNormOptions } from "./clip-grad-norm.js";
 export * from "./optim/index.js";
-export { isTensor } from "./operator-call.js";
-export * from "./files/index.js";
+export * from "@astra-rl/base";
 export * from "./safetensors/index.js";
 export * from "./state-dict/index.js";
 export {

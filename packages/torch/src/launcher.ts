@@ -2,7 +2,7 @@
  * What launchers tell a process about its group: torchrun, PyTorchJob, Slurm's srun, Open MPI and MPICH. Works without
  * the addon.
  */
-import { describeValue, UsageError } from "./errors.js";
+import { describeValue, UsageError } from "@astra-rl/base";
 import type { ProcessGroupOptions } from "./distributed.js";
 
 type Environment = Readonly<Record<string, string | undefined>>;

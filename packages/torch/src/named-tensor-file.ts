@@ -1,5 +1,5 @@
 import { accessSync, constants, statSync } from "node:fs";
-import { describeValue, TorchError, UsageError } from "./errors.js";
+import { describeValue, TorchError, UsageError } from "@astra-rl/base";
 import type { SafetensorsEntry } from "./safetensors/header.js";
 import { openTensorFile, type TensorFile } from "./tensor-file.js";
 import type { Tensor } from "./tensor.js";

@@ -6,10 +6,9 @@ import { readFileSync, statSync } from "node:fs";
 import { createRequire } from "node:module";
 import { dirname, join, resolve, sep } from "node:path";
 import { fileURLToPath } from "node:url";
-
+import { describeValue, OutOfMemoryError, TorchError, UsageError } from "@astra-rl/base";
 import { requireAddressSpace } from "./address-space.js";
 import { allowedProcessors, controlGroups } from "./control-groups.js";
-import { describeValue, OutOfMemoryError, TorchError, UsageError } from "./errors.js";
 import { operatorNames } from "./operator-names.generated.js";
 import { boundedThreads, computingCores, namedThreads, waitingVariables } from "./threads.js";
 

@@ -1,6 +1,6 @@
 /** Shared by the generated wrappers: converts arguments for the addon and results from it. */
+import { describeValue, TorchError } from "@astra-rl/base";
 import { dtypeFacts, type DType } from "./dtype.js";
-import { describeValue, TorchError } from "./errors.js";
 import { operatorNames } from "./operator-names.generated.js";
 import type { Tensor } from "./tensor.js";
 

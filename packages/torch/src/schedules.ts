@@ -1,4 +1,4 @@
-import { UsageError } from "./errors.js";
+import { UsageError } from "@astra-rl/base";
 
 /** Learning-rate factor for the next step after `step` completed steps (0 for the first step). */
 export type Schedule = (step: number) => number;

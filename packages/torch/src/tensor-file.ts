@@ -1,9 +1,8 @@
 /** Reads tensors from files. */
 import { closeSync, constants, fstatSync, openSync, type BigIntStats } from "node:fs";
 import { getSystemErrorMap } from "node:util";
-
+import { describeValue, TorchError } from "@astra-rl/base";
 import { dtypeFacts, isDType, type DType } from "./dtype.js";
-import { describeValue, TorchError } from "./errors.js";
 import { addon } from "./native.js";
 import { wrap } from "./operator-call.js";
 import type { Tensor } from "./tensor.js";

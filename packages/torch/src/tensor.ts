@@ -1,8 +1,7 @@
 /** The Tensor class: a handle into the engine, with PyTorch's methods. */
 import { inspect } from "node:util";
-
+import { describeValue, TorchError } from "@astra-rl/base";
 import { dtypeFacts, dtypeOfCode, isDType, type Device, type DType, type TypedArray } from "./dtype.js";
-import { describeValue, TorchError } from "./errors.js";
 import { addon } from "./native.js";
 import { asBytes, setTensorConstructor, wrap } from "./operator-call.js";
 import { TensorOperators, TO_DTYPE, TO_DTYPE_LAYOUT } from "./operators.generated.js";

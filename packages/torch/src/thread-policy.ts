@@ -1,6 +1,6 @@
 /** Number of threads for operators: set by the user, else by the largest model in use. */
+import { UsageError } from "@astra-rl/base";
 import { allowedProcessors } from "./control-groups.js";
-import { UsageError } from "./errors.js";
 import { addon } from "./native.js";
 import type { Tensor } from "./tensor.js";
 import { computingCores, mostThreads, namedThreads } from "./threads.js";

@@ -1,24 +1,15 @@
 import { closeSync, openSync, writeSync } from "node:fs";
-
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-
+import { AstraError, describeValue } from "@astra-rl/base";
 import { addon } from "../src/native.js";
 import { operatorNames } from "../src/operator-names.generated.js";
-import {
-  arange,
-  AstraError,
-  describeValue,
-  empty,
-  full,
-  Generator,
-  openTensorFile,
-  scope,
-  setAllocationLimit,
-  Tensor,
-  tensor,
-  zeros,
-} from "../src/index.js";
+import { arange, empty, full, tensor, zeros } from "../src/factories.js";
+import { Generator } from "../src/generator.js";
+import { openTensorFile } from "../src/tensor-file.js";
+import { scope } from "../src/scope.js";
+import { setAllocationLimit } from "../src/engine.js";
+import { Tensor } from "../src/tensor.js";
 import { camelCase, decode, goldenCases, invoke } from "./golden-cases.js";
 import { expectNoLeaks } from "./live-tensors.js";
 

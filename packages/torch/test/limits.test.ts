@@ -3,17 +3,10 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
-
 import { afterAll, describe, expect, it } from "vitest";
-
-import {
-  availableMemory,
-  OutOfMemoryError,
-  setAllocationLimit,
-  tensor,
-  TorchError,
-  zeros,
-} from "../src/index.js";
+import { OutOfMemoryError, TorchError } from "@astra-rl/base";
+import { availableMemory, setAllocationLimit } from "../src/engine.js";
+import { tensor, zeros } from "../src/factories.js";
 import { allowedProcessors, controlGroups } from "../src/control-groups.js";
 import { addon } from "../src/native.js";
 import { makeControlGroup } from "./control-group.js";

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect } from "vitest";
 
-import { liveTensors } from "../src/index.js";
+import { liveTensors } from "../src/scope.js";
 
 /** Every test of the file must leave as many live tensors as it found. */
 export function expectNoLeaks(): void {

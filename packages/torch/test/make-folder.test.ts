@@ -2,7 +2,7 @@ import { existsSync, mkdtempSync, rmSync, statSync, writeFileSync } from "node:f
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, it } from "vitest";
-import { makeFolder, UsageError } from "../src/index.js";
+import { makeFolder, UsageError } from "@astra-rl/base";
 
 let folder: string;
 beforeEach(() => {

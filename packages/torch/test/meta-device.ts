@@ -1,5 +1,5 @@
+import { TorchError } from "@astra-rl/base";
 import type { Device } from "../src/dtype.js";
-import { TorchError } from "../src/errors.js";
 import { addon, type NativeAddon } from "../src/native.js";
 import { operatorNames } from "../src/operator-names.generated.js";
 import { testAddon } from "./test-addon.js";

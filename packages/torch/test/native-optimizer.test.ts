@@ -1,6 +1,9 @@
 import { describe, expect, it } from "vitest";
+import { TorchError } from "@astra-rl/base";
 import { addon } from "../src/native.js";
-import { scope, tensor, TorchError, type Tensor } from "../src/index.js";
+import { scope } from "../src/scope.js";
+import { tensor } from "../src/factories.js";
+import { type Tensor } from "../src/tensor.js";
 
 // What the optimizers never send: the native loops walk raw memory, so each of these must be refused, not run.
 describe("the native optimizer loop refuses", () => {

@@ -6,7 +6,8 @@ import { fileURLToPath } from "node:url";
 
 import { describe, expect, it } from "vitest";
 
-import { cudaAvailable, engineInformation, setThreads, synchronize, threads } from "../src/index.js";
+import { cudaAvailable, engineInformation, synchronize } from "../src/engine.js";
+import { setThreads, threads } from "../src/thread-policy.js";
 import { ISAS, type Isa } from "../src/native.js";
 
 const packageFolder = fileURLToPath(new URL("..", import.meta.url));

@@ -1,12 +1,12 @@
 import { readFileSync } from "node:fs";
-
 import { describe, expect, it } from "vitest";
-
 import { operatorNames } from "../src/operator-names.generated.js";
-import { testAddon } from "./test-addon.js";
 import { dtypeFacts, type DType } from "../src/dtype.js";
-import { ones, scope, Tensor, tensor } from "../src/index.js";
+import { ones, tensor } from "../src/factories.js";
+import { scope } from "../src/scope.js";
+import { Tensor } from "../src/tensor.js";
 import { operatorTable } from "../scripts/operator-table.mjs";
+import { testAddon } from "./test-addon.js";
 import { camelCase, disagreement, goldenCases, resultOf, type Tolerance } from "./golden-cases.js";
 import { expectNoLeaks } from "./live-tensors.js";
 

@@ -1,14 +1,14 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
+import { UsageError } from "@astra-rl/base";
 import {
   constantSchedule,
   cosineSchedule,
   createSchedule,
   linearSchedule,
   scheduleNames,
-  UsageError,
   type ScheduleName,
-} from "../src/index.js";
+} from "../src/schedules.js";
 
 // Factors computed by transformers: test/golden/make_optim.py.
 const golden = JSON.parse(readFileSync(new URL("golden/optim.json", import.meta.url), "utf8")) as {

@@ -12,12 +12,10 @@ import {
   keep,
   liveTensors,
   noGrad,
-  ones,
   scope,
-  tensor,
-  zeros,
-  type Tensor,
-} from "../src/index.js";
+} from "../src/scope.js";
+import { ones, tensor, zeros } from "../src/factories.js";
+import { type Tensor } from "../src/tensor.js";
 import { expectNoLeaks } from "./live-tensors.js";
 import { testAddon } from "./test-addon.js";
 

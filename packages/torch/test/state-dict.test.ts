@@ -11,7 +11,9 @@ import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import fc from "fast-check";
 import { afterAll, describe, expect, it } from "vitest";
-import { openStateDict, scope, UsageError } from "../src/index.js";
+import { UsageError } from "@astra-rl/base";
+import { openStateDict } from "../src/state-dict/reader.js";
+import { scope } from "../src/scope.js";
 import { expectNoLeaks } from "./live-tensors.js";
 
 interface Expected {

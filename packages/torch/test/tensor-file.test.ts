@@ -4,7 +4,8 @@ import { join } from "node:path";
 
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 
-import { openTensorFile, scope } from "../src/index.js";
+import { openTensorFile } from "../src/tensor-file.js";
+import { scope } from "../src/scope.js";
 import { expectNoLeaks } from "./live-tensors.js";
 
 let folder = "";

@@ -1,21 +1,10 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-
-import {
-  arange,
-  bytesOf,
-  empty,
-  eye,
-  full,
-  linspace,
-  ones,
-  scope,
-  Tensor,
-  tensor,
-  TorchError,
-  zeros,
-  type DType,
-} from "../src/index.js";
+import { TorchError } from "@astra-rl/base";
+import { arange, empty, eye, full, linspace, ones, tensor, zeros } from "../src/factories.js";
+import { bytesOf, type DType } from "../src/dtype.js";
+import { scope } from "../src/scope.js";
+import { Tensor } from "../src/tensor.js";
 import { expectNoLeaks } from "./live-tensors.js";
 
 expectNoLeaks();

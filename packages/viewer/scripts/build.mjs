@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 /**
- * Makes the page of `astra-rl report`: one HTML file with its script and style inside, as dist/viewer/report.html of the
+ * Makes the page of `astra-rl report`: one HTML file with its script and style inside, as dist/page/report.html of the
  * package astra-rl, which fills the records in.
  *
  *   node packages/viewer/scripts/build.mjs
@@ -14,7 +14,7 @@ import { viteSingleFile } from "vite-plugin-singlefile";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const made = join(root, "dist");
-const target = join(root, "..", "astra-rl", "dist", "viewer", "report.html");
+const target = join(root, "..", "report", "dist", "page", "report.html");
 
 /** What the page may do, as a policy of its own: run the script that was built into it, and reach nothing. */
 export function policyOf(page) {

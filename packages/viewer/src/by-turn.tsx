@@ -1,4 +1,4 @@
-import type { EvaluationSummary, ReportRecord } from "astra-rl/records";
+import type { EvaluationSummary, ReportRecord } from "@astra-rl/records";
 import { percent } from "./figures.js";
 import { useNarrow } from "./media.js";
 import { shown } from "./shown.js";

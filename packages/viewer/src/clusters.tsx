@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import type { ReportEvaluation } from "astra-rl/records";
+import type { ReportEvaluation } from "@astra-rl/records";
 import { Talk } from "./conversations.js";
 import { whole } from "./figures.js";
 import { conversationAt } from "./found.js";

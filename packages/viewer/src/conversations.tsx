@@ -1,5 +1,5 @@
 import { useEffect, useId, useMemo, useRef, useState } from "preact/hooks";
-import type { EvaluationTurn, ReportEvaluation } from "astra-rl/records";
+import type { EvaluationTurn, ReportEvaluation } from "@astra-rl/records";
 import { Choice, Tick } from "./choice.js";
 import { plain } from "./figures.js";
 import {

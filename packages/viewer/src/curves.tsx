@@ -1,6 +1,6 @@
 import { useMemo, useState } from "preact/hooks";
-import type { MetricsRecord, ReportRecord } from "astra-rl/records";
-import { figureOf, metricKeys, type FigureKey } from "astra-rl/records/figures";
+import type { MetricsRecord, ReportRecord } from "@astra-rl/records";
+import { figureOf, metricKeys, type FigureKey } from "@astra-rl/records/figures";
 import { Chart, type ChartAxis, type ChartLine } from "./chart.js";
 import { Choice, Tick } from "./choice.js";
 import { whole } from "./figures.js";

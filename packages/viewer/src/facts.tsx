@@ -1,4 +1,4 @@
-import type { ReportEvaluation, ReportRecord, ReportRun } from "astra-rl/records";
+import type { ReportEvaluation, ReportRecord, ReportRun } from "@astra-rl/records";
 import { whole } from "./figures.js";
 import { modelOf, roleOf, section, shortName, textOf, type Section } from "./names.js";
 import { shown } from "./shown.js";

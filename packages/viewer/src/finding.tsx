@@ -1,5 +1,5 @@
-import type { EvaluationSummary, ReportEvaluation, ReportRecord } from "astra-rl/records";
-import { figureOf, type Figure } from "astra-rl/records/figures";
+import type { EvaluationSummary, ReportEvaluation, ReportRecord } from "@astra-rl/records";
+import { figureOf, type Figure } from "@astra-rl/records/figures";
 import { Talk } from "./conversations.js";
 import { Measured } from "./facts.js";
 import { percent, plain, pValue, signed, whole } from "./figures.js";

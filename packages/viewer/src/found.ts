@@ -1,4 +1,4 @@
-import type { EvaluationDetail, EvaluationTurn, ReportEvaluation } from "astra-rl/records";
+import type { EvaluationDetail, EvaluationTurn, ReportEvaluation } from "@astra-rl/records";
 
 /** Which conversations are shown. */
 export type Outcome = "harmful" | "harmless-probes" | "errors" | "all";

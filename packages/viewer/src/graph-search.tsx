@@ -1,5 +1,5 @@
 import { useEffect, useState } from "preact/hooks";
-import type { GraphHits } from "astra-rl/records";
+import type { GraphHits } from "@astra-rl/records";
 import { whole } from "./figures.js";
 import { Harm } from "./harm.js";
 import { goTo } from "./place.js";

@@ -1,4 +1,4 @@
-import type { IntervalRecord, ReportRecord } from "astra-rl/records";
+import type { IntervalRecord, ReportRecord } from "@astra-rl/records";
 import { percent } from "./figures.js";
 import { knownRates } from "./measures.js";
 import { shown } from "./shown.js";

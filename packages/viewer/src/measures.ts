@@ -1,5 +1,5 @@
-import type { EvaluationSummary } from "astra-rl/records";
-import { FIGURES, figureOf, SEED_FIGURES, type Figure } from "astra-rl/records/figures";
+import type { EvaluationSummary } from "@astra-rl/records";
+import { FIGURES, figureOf, SEED_FIGURES, type Figure } from "@astra-rl/records/figures";
 import { percent, plain, whole } from "./figures.js";
 
 /** What a tester is for: the page shows it first. */

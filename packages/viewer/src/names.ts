@@ -1,4 +1,4 @@
-import type { ReportRecord, ReportRun } from "astra-rl/records";
+import type { ReportRecord, ReportRun } from "@astra-rl/records";
 import { shown } from "./shown.js";
 
 export type Section = Record<string, unknown> | undefined;

@@ -1,6 +1,6 @@
-import type { Doubt, EvaluationSummary, ReportRecord, TargetSummary } from "astra-rl/records";
+import type { Doubt, EvaluationSummary, ReportRecord, TargetSummary } from "@astra-rl/records";
 import { percent, pValue, signed, whole } from "./figures.js";
-import type { Figure, FigureDifference } from "astra-rl/records/figures";
+import type { Figure, FigureDifference } from "@astra-rl/records/figures";
 import { Interval } from "./intervals.js";
 import { knownNumbers, knownRates, written } from "./measures.js";
 import { ByTurn } from "./by-turn.js";

@@ -1,5 +1,5 @@
-import type { ReportRecord, SeedFigure, SeedSummary } from "astra-rl/records";
-import type { Figure } from "astra-rl/records/figures";
+import type { ReportRecord, SeedFigure, SeedSummary } from "@astra-rl/records";
+import type { Figure } from "@astra-rl/records/figures";
 import { percent, whole } from "./figures.js";
 import { SEED_ORDERED, written } from "./measures.js";
 import { shown } from "./shown.js";

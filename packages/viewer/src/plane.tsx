@@ -1,5 +1,5 @@
 import { useMemo } from "preact/hooks";
-import type { ReportEvaluation, ReportRecord } from "astra-rl/records";
+import type { ReportEvaluation, ReportRecord } from "@astra-rl/records";
 import { percent, plain, whole } from "./figures.js";
 import { findConversations, type Conversation } from "./found.js";
 import { goTo } from "./place.js";

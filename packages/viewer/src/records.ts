@@ -1,4 +1,4 @@
-import type { ReportRecord } from "astra-rl/records";
+import type { ReportRecord } from "@astra-rl/records";
 
 /** The record that this page shows; it is written into the page by the release that the page belongs to. */
 const KNOWN_VERSION = 3;

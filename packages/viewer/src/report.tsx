@@ -1,6 +1,6 @@
 import { useMemo } from "preact/hooks";
 import type { ComponentChildren } from "preact";
-import type { ReportRecord } from "astra-rl/records";
+import type { ReportRecord } from "@astra-rl/records";
 import { Clusters } from "./clusters.js";
 import { Conversations } from "./conversations.js";
 import { Curves } from "./curves.js";

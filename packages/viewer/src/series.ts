@@ -1,4 +1,4 @@
-import type { MetricsRecord } from "astra-rl/records";
+import type { MetricsRecord } from "@astra-rl/records";
 
 export type Values = (number | null)[];
 

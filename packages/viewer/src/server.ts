@@ -1,4 +1,4 @@
-import type { GraphEntry, GraphHits, MetricsRecord, ReportGraph, ReportRecord } from "astra-rl/records";
+import type { GraphEntry, GraphHits, MetricsRecord, ReportGraph, ReportRecord } from "@astra-rl/records";
 
 /** What `/api/events` tells of a run. */
 export interface RunChange {

@@ -1,4 +1,4 @@
-import { FIGURES } from "astra-rl/records/figures";
+import { FIGURES } from "@astra-rl/records/figures";
 import { useEffect, useState } from "preact/hooks";
 
 /** What the words of this page mean, by the name that the page shows. */

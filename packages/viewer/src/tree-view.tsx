@@ -1,5 +1,5 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import type { ReportGraph } from "astra-rl/records";
+import type { ReportGraph } from "@astra-rl/records";
 import { EarlierMessages, Said } from "./said.js";
 import { shown } from "./shown.js";
 import { Picture } from "./tree-picture.js";

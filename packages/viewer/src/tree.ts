@@ -1,4 +1,4 @@
-import type { ReportGraph, ReportNode } from "astra-rl/records";
+import type { ReportGraph, ReportNode } from "@astra-rl/records";
 
 /** A node and its position in its tree. */
 export interface Placed {

@@ -1,5 +1,5 @@
 import { useEffect, useId, useMemo, useRef, useState } from "preact/hooks";
-import type { GraphEntry, ReportGraph, ReportRun } from "astra-rl/records";
+import type { GraphEntry, ReportGraph, ReportRun } from "@astra-rl/records";
 import { Choice } from "./choice.js";
 import { whole } from "./figures.js";
 import { numberIn, usePlace } from "./place.js";

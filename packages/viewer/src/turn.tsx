@@ -1,4 +1,4 @@
-import type { ReportNode } from "astra-rl/records";
+import type { ReportNode } from "@astra-rl/records";
 import { plain } from "./figures.js";
 import { Harm } from "./harm.js";
 import { mayBeHarmful, Said } from "./said.js";

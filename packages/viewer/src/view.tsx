@@ -1,5 +1,5 @@
 import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
-import type { GraphEntry, ReportRecord, ViewList } from "astra-rl/records";
+import type { GraphEntry, ReportRecord, ViewList } from "@astra-rl/records";
 import { Tick } from "./choice.js";
 import { percent, plain, whole } from "./figures.js";
 import { GraphSearch } from "./graph-search.js";

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { htmlReport } from "../../astra-rl/src/report/index.js";
+import { htmlReport } from "@astra-rl/report";
 import { shown } from "../src/shown.js";
 import { executablePath, launch, open, violationsOf } from "./browser.js";
 import { HOSTILE_TEXTS } from "./hostile-texts.js";

@@ -1,5 +1,5 @@
-import type { EvaluationDetail, EvaluationSummary, ReportRecord } from "../../astra-rl/src/records/index.js";
-import { summarize } from "../../astra-rl/src/evaluation/summarize.js";
+import type { EvaluationDetail, EvaluationSummary, ReportRecord } from "@astra-rl/records";
+import { summarize } from "@astra-rl/analysis";
 
 const interval = (lower: number, upper: number) => ({ lower, upper, confidence: 0.95, method: "wilson" });
 

@@ -5,12 +5,12 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { view, type RunningView } from "../../astra-rl/src/view/index.js";
+import { view, type RunningView } from "@astra-rl/report/view";
 import { executablePath, launch, open, violationsOf } from "./browser.js";
 import { HOSTILE_TEXTS } from "./hostile-texts.js";
 
 const PROGRAM = fileURLToPath(new URL("../../astra-rl/bin/astra-rl.js", import.meta.url));
-const CONFIGURATION = fileURLToPath(new URL("../../astra-rl/world/demo.yaml", import.meta.url));
+const CONFIGURATION = fileURLToPath(new URL("../../assembly/world/demo.yaml", import.meta.url));
 
 const folder = mkdtempSync(join(tmpdir(), "astra-rl-view-"));
 let browser: Browser;

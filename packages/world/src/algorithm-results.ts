@@ -77,7 +77,7 @@ const date = new Date().toISOString().slice(0, 10);
 const text = [
   "# What each algorithm reaches on the embedded world",
   "",
-  "Every algorithm trains the demo's tester ([the world](../packages/astra-rl/world/README.md)) with the same prompts and the settings of `demo-<name>.yaml`: `node packages/astra-rl/bin/astra-rl.js demo --algorithm NAME --seed N`. DPO and GRPO, which pay more for likely probes and train longer, are in [the demo's results](demo-results.md). Settings were chosen on seed 1.",
+  "Every algorithm trains the demo's tester ([the world](../packages/assembly/world/README.md)) with the same prompts and the settings of `demo-<name>.yaml`: `node packages/astra-rl/bin/astra-rl.js demo --algorithm NAME --seed N`. DPO and GRPO, which pay more for likely probes and train longer, are in [the demo's results](demo-results.md). Settings were chosen on seed 1.",
   "",
   "With nothing but defaults, on a model in which nothing was planted, beside plain search at equal queries: [Is training worth it?](guides/is-training-worth-it.md#a-model-in-which-nothing-was-planted)",
   "",

@@ -1,5 +1,5 @@
 /**
- * Makes everything of the embedded world (packages/astra-rl/world) that is not written by hand, from a seed:
+ * Makes everything of the embedded world (packages/assembly/world) that is not written by hand, from a seed:
  *
  *   npx tsx packages/world/src/build.ts [--seed 1] [--steps 1500] [--only prompts,chatter,chat,scorer,desk]
  *
@@ -30,7 +30,7 @@ import {
 import { SCORER_CONFIGURATION, trainScorer } from "./training/train-scorer.js";
 import { END_OF_TEXT, trainTokenizer } from "./training/train-tokenizer.js";
 
-const WORLD = fileURLToPath(new URL("../../astra-rl/world/", import.meta.url));
+const WORLD = fileURLToPath(new URL("../../assembly/world/", import.meta.url));
 const VOCABULARY = 1536;
 /** The chatter knows the conversations; it learns only how they are written. */
 const CHAT_STEPS = 400;

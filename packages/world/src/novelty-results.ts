@@ -32,7 +32,7 @@ const { values } = parseArgs({
 const seeds = values.seeds.split(",");
 mkdirSync(values.runs, { recursive: true });
 
-const { reward } = await readConfiguration(join(ROOT, "packages/astra-rl/world/demo-novelty.yaml"));
+const { reward } = await readConfiguration(join(ROOT, "packages/assembly/world/demo-novelty.yaml"));
 const isPlain = ({ type }: { type: string }) => !NOVELTY_TERMS.includes(type);
 const plain = `reward.terms=${JSON.stringify(reward.terms!.filter(isPlain))}`;
 
@@ -136,7 +136,7 @@ const date = new Date().toISOString().slice(0, 10);
 const text = [
   "# What paying for novelty gives, and what it costs",
   "",
-  `GRPO on the [embedded world](../packages/astra-rl/world/README.md) with the terms of curiosity-driven red teaming (Hong et al., [arXiv 2402.19464](https://arxiv.org/abs/2402.19464)), without them, and without them stopped after ${EARLY} steps, before the tester narrows.`,
+  `GRPO on the [embedded world](../packages/assembly/world/README.md) with the terms of curiosity-driven red teaming (Hong et al., [arXiv 2402.19464](https://arxiv.org/abs/2402.19464)), without them, and without them stopped after ${EARLY} steps, before the tester narrows.`,
   "",
   `Success and harmless probes only: as in [the demo's results](demo-results.md). Clusters: of found attacks ([how](metrics.md#how-different-the-found-attacks-are)). Likely: successes with harmless probes whose attack is no less likely under the target than ${100 * LIKELY} % of the untrained tester's probes, so that garbled attacks do not count. NLL: mean nats per token of all probes, before and after.`,
   "",

@@ -22,8 +22,8 @@ const LEAST_TIMES = 5;
 const MOST_NATS = 1;
 
 const CONFIGURATIONS: Readonly<Record<RareWorld, string>> = {
-  desk: "packages/astra-rl/world/desk.yaml",
-  chatter: "packages/astra-rl/world/demo-rloo.yaml",
+  desk: "packages/assembly/world/desk.yaml",
+  chatter: "packages/assembly/world/demo-rloo.yaml",
 };
 
 /** Overrides of the file: shallower trees, larger steps and a lower price of likelihood. */
@@ -244,7 +244,7 @@ const notRun = CHOICES.filter(
 const date = new Date().toISOString().slice(0, 10);
 writeRarePart(
   [
-    `The policy gradients with a KL weight of 0.05 (the default when they were run; REINFORCE with \`normalizer: none\`), otherwise with their default options, and the settings of \`desk.yaml\` and \`demo-rloo.yaml\` (there with ${OVERRIDES.chatter.map((setting) => `\`${setting}\``).join(", ")}), from a tester that hardly ever succeeds ([how it is made](../packages/astra-rl/world/README.md#rarer-harm)), against the shipped target.`,
+    `The policy gradients with a KL weight of 0.05 (the default when they were run; REINFORCE with \`normalizer: none\`), otherwise with their default options, and the settings of \`desk.yaml\` and \`demo-rloo.yaml\` (there with ${OVERRIDES.chatter.map((setting) => `\`${setting}\``).join(", ")}), from a tester that hardly ever succeeds ([how it is made](../packages/assembly/world/README.md#rarer-harm)), against the shipped target.`,
     "",
     `Untrained success: ${starts.join(" and ")}. A run is below five times its start if it succeeds less often than five times its own untrained rate, or that of all seeds.`,
     "",

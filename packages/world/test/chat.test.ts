@@ -6,7 +6,7 @@ import { splitOpeningLines } from "../src/training/opening-lines.js";
 import { CHAT_TEMPLATE, chatConversationText } from "../src/training/chat-conversation.js";
 import { END_OF_TEXT } from "../src/training/train-tokenizer.js";
 
-const CHAT = fileURLToPath(new URL("../../astra-rl/world/chat", import.meta.url));
+const CHAT = fileURLToPath(new URL("../../assembly/world/chat", import.meta.url));
 
 it("the chat model learned from conversations as its own template writes them, from both sides", async () => {
   const template = ChatTemplate.of(await Tokenizer.load(CHAT))!;

@@ -11,7 +11,7 @@ import { splitOpeningLines } from "../src/training/opening-lines.js";
 import { conversationText } from "../src/training/train-chatter.js";
 import { trainTokenizer } from "../src/training/train-tokenizer.js";
 
-const WORLD = new URL("../../astra-rl/world/", import.meta.url);
+const WORLD = new URL("../../assembly/world/", import.meta.url);
 const CHATTER = fileURLToPath(new URL("chatter", WORLD));
 
 interface Manifest {

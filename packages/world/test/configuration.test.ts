@@ -2,7 +2,7 @@ import { fileURLToPath } from "node:url";
 import { readConfiguration } from "astra-rl";
 import { describe, expect, it } from "vitest";
 
-const path = (name: string) => fileURLToPath(new URL(`../../astra-rl/world/${name}`, import.meta.url));
+const path = (name: string) => fileURLToPath(new URL(`../../assembly/world/${name}`, import.meta.url));
 
 // Chat models, and the demo of novelty, train three of the four turns of an evaluation.
 const SHALLOW = { width: 2, depth: 3 };

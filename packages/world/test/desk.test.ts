@@ -9,7 +9,7 @@ import { claims, houses } from "../src/desk/lines.js";
 import { SeededStream } from "../src/seeded-stream.js";
 import { expand } from "../src/template.js";
 
-const WORLD = new URL("../../astra-rl/world/", import.meta.url);
+const WORLD = new URL("../../assembly/world/", import.meta.url);
 const configuration = await readConfiguration(fileURLToPath(new URL("desk.yaml", WORLD)));
 const { entries } = configuration.scorer as unknown as { entries: KeywordEntry[] };
 const scorer = new KeywordScorer(entries);

@@ -13,7 +13,7 @@ interface HeldOut {
   unseen: boolean;
 }
 
-const heldOut = readFileSync(new URL("../../astra-rl/world/scorer/held-out.jsonl", import.meta.url), "utf8")
+const heldOut = readFileSync(new URL("../../assembly/world/scorer/held-out.jsonl", import.meta.url), "utf8")
   .trim()
   .split("\n")
   .map((line) => JSON.parse(line) as HeldOut);

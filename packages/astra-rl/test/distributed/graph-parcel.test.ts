@@ -1,8 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { Conversation, Message } from "@astra-rl/lm";
-import { packGraphs, unpackGraphs } from "../../src/core/graph-parcel.js";
-import { NotedMessage } from "../../src/core/noted-message.js";
-import { Graph, likelihoodOf, logprobsOf, Node, type NodeFields } from "../../src/core/index.js";
+import { NotedMessage, Graph, likelihoodOf, logprobsOf, Node, type NodeFields } from "@astra-rl/method";
+import { packGraphs, unpackGraphs } from "../../../method/src/tree/graph-parcel.js";
 
 const sampled = (after: Conversation, ids: number[]) => ({
   by: "tester",

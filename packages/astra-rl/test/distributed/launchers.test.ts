@@ -5,8 +5,8 @@ import { fileURLToPath } from "node:url";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, describe, expect, it } from "vitest";
 import { engineInformation } from "@astra-rl/torch";
-import { parseMetricsLines } from "../../src/records/index.js";
-import { chatterRun } from "../support/chatter-run.js";
+import { parseMetricsLines } from "@astra-rl/records";
+import { chatterRun } from "../../../method/test/support/chatter-run.js";
 
 // Set by npm run nightly.
 const PYTHON = process.env["ASTRA_PYTHON"] ?? "";

@@ -1,22 +1,27 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { distributed, tensor } from "@astra-rl/torch";
 import { Conversation, Message } from "@astra-rl/lm";
-import { packGraphs } from "../../src/core/graph-parcel.js";
 import {
   Graph,
   growInShares,
   inShares,
   Node,
   shareOf,
+  Harness,
+  ASTSampler,
   type Algorithm,
   type NodeFields,
   type Sampler,
   type System,
-} from "../../src/core/index.js";
-import { Harness } from "../../src/training/index.js";
-import { ASTSampler } from "../../src/sampler/index.js";
-import { outcomeOfRanks, reduceGradients, sumOfRanks, totalsOfRanks } from "../../src/training/ranks.js";
-import { ownersOf } from "../../src/training/sharded-optimizer.js";
+} from "@astra-rl/method";
+import { packGraphs } from "../../../method/src/tree/graph-parcel.js";
+import {
+  outcomeOfRanks,
+  reduceGradients,
+  sumOfRanks,
+  totalsOfRanks,
+} from "../../../method/src/training/ranks/ranks.js";
+import { ownersOf } from "../../../method/src/training/ranks/sharded-optimizer.js";
 
 afterEach(() => vi.restoreAllMocks());
 

@@ -5,9 +5,9 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, beforeAll, describe, expect, it, vi } from "vitest";
-import { keyedUniform } from "@astra-rl/lm";
-import { parseGraphLines, parseMetricsLines, type NodeRecord } from "../../src/records/index.js";
-import { chatterRun } from "../support/chatter-run.js";
+import { keyedUniform } from "@astra-rl/base";
+import { parseGraphLines, parseMetricsLines, type NodeRecord } from "@astra-rl/records";
+import { chatterRun } from "../../../method/test/support/chatter-run.js";
 
 const PROGRAM = fileURLToPath(new URL("../../bin/astra-rl.js", import.meta.url));
 

@@ -11,13 +11,14 @@ import {
   RLOO,
   Supervised,
   TrajectoryBalance,
-} from "../../src/algorithm/index.js";
-import type { MetricsRecord } from "../../src/records/index.js";
-import { ASTSampler } from "../../src/sampler/index.js";
-import { HFASTConfiguration, HFASTTrainer } from "../../src/training/index.js";
-import { JudgedSystem } from "../support/judged-system.js";
-import { textEvaluator, type TextAlgorithm } from "../support/texts.js";
-import { LetterScorer } from "../training/support.js";
+  ASTSampler,
+  HFASTConfiguration,
+  HFASTTrainer,
+} from "@astra-rl/method";
+import type { MetricsRecord } from "@astra-rl/records";
+import { JudgedSystem } from "../../../method/test/support/judged-system.js";
+import { textEvaluator, type TextAlgorithm } from "../../../method/test/support/texts.js";
+import { LetterScorer } from "../../../method/test/training/support.js";
 
 /** The keys that a page defines: everything in backticks in the first column of its tables. */
 function definedKeys(page: string): Set<string> {

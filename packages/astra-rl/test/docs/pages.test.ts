@@ -3,9 +3,9 @@ import { dirname, join, relative, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { CommandUnknownOpts } from "@commander-js/extra-typings";
 import { expect, it } from "vitest";
-import { COMMANDS } from "../../src/cli/main.js";
-import { completionCommand } from "../../src/cli/completion.js";
-import { DOUBT_RULES } from "../../src/records/index.js";
+import { DOUBT_RULES } from "@astra-rl/records";
+import { COMMANDS } from "../../src/main.js";
+import { completionCommand } from "../../src/commands/completion.js";
 
 const ROOT = fileURLToPath(new URL("../../../../", import.meta.url));
 

@@ -1,4 +1,4 @@
-import { describeValue, UsageError } from "@astra-rl/torch";
+import { describeValue, UsageError } from "@astra-rl/base";
 import type { FinishReason } from "../generation/stop.js";
 
 /** Origin of a message. "around": context that models read, neither generated nor scored. */

@@ -1,8 +1,8 @@
 import { isGradEnabled, noGrad } from "@astra-rl/torch";
+import type { DrawKey } from "@astra-rl/base";
 import type { CausalLM } from "../causal-lm.js";
 import { Codec } from "../format/codec.js";
 import { PlainFormat, type Format, type Span } from "../format/format.js";
-import type { DrawKey } from "../generation/keyed-random.js";
 import { GenerationSession } from "../generation/session.js";
 import type { Sampling } from "../generation/sampling.js";
 import type { CacheBudget } from "../generation/session-budget.js";

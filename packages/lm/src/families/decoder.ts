@@ -10,12 +10,12 @@ import {
   keep,
   noGrad,
   scope,
-  UsageError,
   type Device,
   type DType,
   type Tensor,
 } from "@astra-rl/torch";
-import { requireNoAdapter, type Adapter, type Projection } from "../adapter.js";
+import { UsageError } from "@astra-rl/base";
+import { requireNoAdapter, type Adapter, type Projection } from "../adapters/adapter.js";
 import type { AttentionCache, CausalLM, ForwardOptions } from "../causal-lm.js";
 import { activate, gated } from "./activations.js";
 import { attend, attendCached, attentionBiases, slidingBiases } from "./attention.js";

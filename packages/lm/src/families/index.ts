@@ -1,5 +1,5 @@
 // One file per model family. Must not know: files, tokenizers, generation, or any other family.
-import { describeValue, UsageError } from "@astra-rl/torch";
+import { describeValue, UsageError } from "@astra-rl/base";
 import type { JsonFields } from "../json-fields.js";
 import { bertClassifiers, bertEncoders } from "./bert.js";
 import type { CausalFamily } from "./decoder-family.js";

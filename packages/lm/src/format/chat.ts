@@ -1,4 +1,4 @@
-import { UsageError } from "@astra-rl/torch";
+import { UsageError } from "@astra-rl/base";
 import type { ChatMessage, ChatTemplate } from "../chat-template.js";
 import type { Conversation, Message } from "../conversation/conversation.js";
 import type { Codec } from "./codec.js";

@@ -14,3 +14,12 @@ export {
 } from "./format.js";
 export { groupByVoice, leadsProbe, PARAGRAPH, systemOf, type Voice, type VoiceGroup } from "./voices.js";
 export { ChatFormat, HISTORIES, type ChatOptions } from "./chat.js";
+export {
+  checkModelFormat,
+  formatOf,
+  makeFormat,
+  modelFormat,
+  modelFormatShape,
+  type FormattedModel,
+  type ModelFormat,
+} from "./model-format.js";

@@ -1,5 +1,15 @@
-import { arange, AstraError, ColumnRuns, copyColumns, dispose, keep, scope, tensor } from "@astra-rl/torch";
-import type { SharedColumns, Tensor } from "@astra-rl/torch";
+import {
+  arange,
+  ColumnRuns,
+  copyColumns,
+  dispose,
+  keep,
+  scope,
+  tensor,
+  type SharedColumns,
+  type Tensor,
+} from "@astra-rl/torch";
+import { AstraError } from "@astra-rl/base";
 import type { AttentionCache, CachedRows } from "../causal-lm.js";
 import type { KeyValueCache, Rectangle } from "./key-value-cache.js";
 

@@ -1,11 +1,11 @@
-import { noGrad, scope, UsageError, type Tensor } from "@astra-rl/torch";
+import { noGrad, scope, type Tensor } from "@astra-rl/torch";
+import { UsageError, keyedUniform } from "@astra-rl/base";
 import type { CausalLM } from "../causal-lm.js";
 import { checkTokenIds, idTensor } from "../token-ids.js";
 import { CacheView } from "./cache-view.js";
 import { placeFor, Row, type ContinuationRequest, type Slot } from "./continuous-row.js";
 import { drawTokens, seenIds } from "./draw-tokens.js";
 import { bytesPerColumn, cacheShape, KeyValueCache } from "./key-value-cache.js";
-import { keyedUniform } from "./keyed-random.js";
 import { mostColumns, mostStates, statesOf } from "./pass.js";
 import { resolveSampling } from "./sampling.js";
 import { scoredTokens, type ScoredToken } from "./scored-tokens.js";

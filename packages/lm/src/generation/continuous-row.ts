@@ -1,6 +1,6 @@
+import type { DrawKey } from "@astra-rl/base";
 import type { CausalLM } from "../causal-lm.js";
 import { commonLength, standIn } from "../token-ids.js";
-import type { DrawKey } from "./keyed-random.js";
 import type { ResolvedSampling, Sampling } from "./sampling.js";
 import type { ScoredToken } from "./scored-tokens.js";
 import { endsOf, StopDetector, type FinishReason, type TokenDecoder } from "./stop.js";

@@ -1,8 +1,8 @@
+import type { DrawKey } from "@astra-rl/base";
 import type { CausalLM } from "../causal-lm.js";
 import { GenerationSession, type Generation } from "./session.js";
 import type { SessionOptions } from "./session-arguments.js";
 import type { TokenDecoder } from "./stop.js";
-import type { DrawKey } from "./keyed-random.js";
 import type { Sampling } from "./sampling.js";
 
 /**

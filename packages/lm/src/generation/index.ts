@@ -3,7 +3,7 @@
  * caches and draws; must not know model families, tokenization, or roles.
  */
 export { generate } from "./generate.js";
-export { keyedUniform, type DrawKey } from "./keyed-random.js";
+export { keyedUniform, type DrawKey } from "@astra-rl/base";
 export {
   LEAST_TEMPERATURE,
   REPETITION_PENALTY_RANGE,

@@ -1,5 +1,14 @@
-import { AstraError, bytesOf, ColumnRuns, copyColumns, keep, zeros } from "@astra-rl/torch";
-import type { Device, DType, Tensor } from "@astra-rl/torch";
+import { AstraError } from "@astra-rl/base";
+import {
+  bytesOf,
+  ColumnRuns,
+  copyColumns,
+  keep,
+  zeros,
+  type Device,
+  type DType,
+  type Tensor,
+} from "@astra-rl/torch";
 import type { CausalLM } from "../causal-lm.js";
 
 /** Columns are reserved in multiples of this, so that a few more tokens do not reallocate a whole rectangle. */

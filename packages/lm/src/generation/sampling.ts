@@ -1,4 +1,4 @@
-import { describeValue, UsageError } from "@astra-rl/torch";
+import { describeValue, UsageError } from "@astra-rl/base";
 
 /** How tokens are sampled, and where a generation ends. */
 export interface Sampling {

@@ -1,5 +1,5 @@
 // What callers pass to a session, and the checks of it.
-import { describeValue, UsageError } from "@astra-rl/torch";
+import { describeValue, UsageError } from "@astra-rl/base";
 import type { CausalLM } from "../causal-lm.js";
 import { checkTokenIds, standIn } from "../token-ids.js";
 import type { CacheBudget } from "./session-budget.js";

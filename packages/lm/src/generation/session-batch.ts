@@ -1,11 +1,11 @@
 import { keep, scope, zeros, type Tensor } from "@astra-rl/torch";
 import type { CausalLM } from "../causal-lm.js";
+import { runsOf } from "../runs.js";
+import { idTensor } from "../token-ids.js";
 import { CacheView } from "./cache-view.js";
 import { cacheBytes, cacheShape, KeyValueCache } from "./key-value-cache.js";
 import { mostColumns, mostStates, statesOf } from "./pass.js";
 import { sampledLogprobs } from "./sampling-filters.js";
-import { runsOf } from "../runs.js";
-import { idTensor } from "../token-ids.js";
 import type { CacheBudget, CacheHolder } from "./session-budget.js";
 import type { WorkCounts } from "./session-counters.js";
 import type { SessionRow } from "./session-row.js";

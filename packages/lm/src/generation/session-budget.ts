@@ -1,4 +1,4 @@
-import { describeValue, UsageError } from "@astra-rl/torch";
+import { describeValue, UsageError } from "@astra-rl/base";
 
 /** Holds cache memory that can be evicted, at the cost of prefilling its tokens again. */
 export interface CacheHolder {

@@ -1,21 +1,12 @@
-import {
-  cat,
-  dispose,
-  keep,
-  NotFiniteError,
-  TorchError,
-  readsSharedColumns,
-  scope,
-  type Tensor,
-} from "@astra-rl/torch";
+import { cat, dispose, keep, readsSharedColumns, scope, type Tensor } from "@astra-rl/torch";
+import { NotFiniteError, TorchError, keyedUniform, type DrawKey } from "@astra-rl/base";
 import type { CausalLM } from "../causal-lm.js";
+import { idTensor } from "../token-ids.js";
 import { CacheView } from "./cache-view.js";
 import { drawTokens, seenIds } from "./draw-tokens.js";
 import { decodeText, endsOf, StopDetector, type Cut, type FinishReason, type TokenDecoder } from "./stop.js";
-import { keyedUniform, type DrawKey } from "./keyed-random.js";
 import type { ResolvedSampling } from "./sampling.js";
 import { sampledLogprobs } from "./sampling-filters.js";
-import { idTensor } from "../token-ids.js";
 import type { RowBatch } from "./session-batch.js";
 import type { SessionRow } from "./session-row.js";
 import { sharedColumns } from "./shared-columns.js";

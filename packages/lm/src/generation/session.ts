@@ -1,8 +1,8 @@
-import { isReadAtOnce, noGrad, UsageError } from "@astra-rl/torch";
+import { isReadAtOnce, noGrad } from "@astra-rl/torch";
+import { UsageError, type DrawKey } from "@astra-rl/base";
 import type { CausalLM } from "../causal-lm.js";
 import { checkTokenIds } from "../token-ids.js";
 import type { FinishReason, TokenDecoder } from "./stop.js";
-import type { DrawKey } from "./keyed-random.js";
 import { resolveSampling, type Sampling } from "./sampling.js";
 import {
   checkWhole,

@@ -3,7 +3,7 @@ import { existsSync, readFileSync, readlinkSync, statSync } from "node:fs";
 import { copyFile, mkdir, realpath, rename, symlink, unlink } from "node:fs/promises";
 import { homedir } from "node:os";
 import { basename, dirname, join, relative, sep } from "node:path";
-import { UsageError, writeFileAtomic } from "@astra-rl/torch";
+import { UsageError, writeFileAtomic } from "@astra-rl/base";
 
 /** A repository of the hub. */
 export interface Repository {

@@ -1,7 +1,7 @@
 import { existsSync, readFileSync, readdirSync } from "node:fs";
 import { mkdir, readFile } from "node:fs/promises";
 import { join, relative } from "node:path";
-import { UsageError } from "@astra-rl/torch";
+import { UsageError } from "@astra-rl/base";
 import { JsonFields } from "../json-fields.js";
 import {
   HubCache,

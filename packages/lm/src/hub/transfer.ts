@@ -4,7 +4,7 @@ import { mkdir, open, readFile, rename, rm, stat, utimes, writeFile } from "node
 import { hostname } from "node:os";
 import { dirname } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
-import { diskError, UsageError } from "@astra-rl/torch";
+import { diskError, UsageError } from "@astra-rl/base";
 import { sizeOf, titleOf, type HubCache, type RepositoryFile } from "./cache.js";
 
 interface Failure {

@@ -1,7 +1,7 @@
-import { describeValue, UsageError } from "@astra-rl/torch";
+import { describeValue, UsageError } from "@astra-rl/base";
+import { isObject, isText } from "../json-fields.js";
 import { checkId, type Model } from "./model.js";
 import type { Normalizer } from "./normalizers.js";
-import { isObject, isText } from "../json-fields.js";
 import { Part } from "./part.js";
 import { setOf } from "./code-points.js";
 import type { Piece } from "./split.js";

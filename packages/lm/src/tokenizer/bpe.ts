@@ -1,4 +1,4 @@
-import { describeValue, UsageError } from "@astra-rl/torch";
+import { describeValue, UsageError } from "@astra-rl/base";
 import { byteTokens } from "./byte-tokens.js";
 import type { Model, Vocabulary } from "./model.js";
 import type { Part } from "./part.js";

@@ -1,6 +1,6 @@
-import { describeValue, UsageError } from "@astra-rl/torch";
-import { readBpe } from "./bpe.js";
+import { describeValue, UsageError } from "@astra-rl/base";
 import { isText } from "../json-fields.js";
+import { readBpe } from "./bpe.js";
 import type { Part } from "./part.js";
 import { Trie } from "./trie.js";
 import { readUnigram } from "./unigram.js";

@@ -1,4 +1,4 @@
-import { describeValue, UsageError } from "@astra-rl/torch";
+import { describeValue, UsageError } from "@astra-rl/base";
 import { isText, JsonFields } from "../json-fields.js";
 
 /** Maximum number of components in a sequence, and of nesting levels; no real tokenizer reaches it. */

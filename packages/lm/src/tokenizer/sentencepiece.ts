@@ -1,4 +1,4 @@
-import { UsageError } from "@astra-rl/torch";
+import { UsageError } from "@astra-rl/base";
 
 /** The parts of a SentencePiece model (Kudo and Richardson 2018, arXiv 1808.06226) that a tokenizer needs. */
 export interface SentencePieceModel {

@@ -1,7 +1,7 @@
 // Effects of tokenizer_config.json, special_tokens_map.json and added_tokens.json, as in `transformers` 5
 // (docs/decisions/0060). Must not know: texts.
 import { basename } from "node:path";
-import { describeValue, UsageError } from "@astra-rl/torch";
+import { describeValue, UsageError } from "@astra-rl/base";
 import { isCount, isObject, JsonFields } from "../json-fields.js";
 import { readAddedToken, type AddedToken } from "./added-tokens.js";
 import {

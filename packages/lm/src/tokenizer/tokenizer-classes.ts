@@ -1,7 +1,7 @@
 // The tokenizer classes of `transformers` 5. Some use only vocabulary, merges and tokens of tokenizer.json and
 // configure everything else themselves, from tokenizer_config.json: the ones that our model families need are
 // reproduced here.
-import { describeValue, UsageError } from "@astra-rl/torch";
+import { describeValue, UsageError } from "@astra-rl/base";
 import type { AddedToken } from "./added-tokens.js";
 import type { SettingsFiles } from "./settings.js";
 import { QWEN2_PATTERN } from "./pattern.js";

@@ -1,7 +1,7 @@
-import { describeValue, UsageError } from "@astra-rl/torch";
+import { describeValue, UsageError } from "@astra-rl/base";
+import { isText } from "../json-fields.js";
 import { byteTokens } from "./byte-tokens.js";
 import { LONGEST_TOKEN, type Model } from "./model.js";
-import { isText } from "../json-fields.js";
 import type { Part } from "./part.js";
 import { Trie } from "./trie.js";
 

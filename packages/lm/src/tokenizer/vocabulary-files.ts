@@ -1,5 +1,5 @@
 // Vocabulary files from before tokenizer.json, read as by the classes of `transformers` 5.
-import { describeValue, UsageError } from "@astra-rl/torch";
+import { describeValue, UsageError } from "@astra-rl/base";
 import { parseJsonObject } from "../json-fields.js";
 import { CONTROL, readSentencePiece, USER_DEFINED } from "./sentencepiece.js";
 import { vocabularyFilesOf, type Json } from "./tokenizer-classes.js";

@@ -1,5 +1,5 @@
 import { inspect } from "node:util";
-import { UsageError } from "@astra-rl/torch";
+import { UsageError } from "@astra-rl/base";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import {

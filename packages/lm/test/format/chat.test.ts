@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { gunzipSync } from "node:zlib";
-import { UsageError } from "@astra-rl/torch";
+import { UsageError } from "@astra-rl/base";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { ChatTemplate } from "../../src/chat-template.js";

@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { keyedUniform, philox, type DrawKey } from "../../src/generation/keyed-random.js";
+import { keyedUniform, type DrawKey } from "@astra-rl/base";
+import { philox } from "../../../base/src/keyed-random.js";
 
 const key = (changes: Partial<DrawKey> = {}): DrawKey => ({
   seed: 7,

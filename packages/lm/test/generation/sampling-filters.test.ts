@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { full, liveTensors, scope, tensor, type Tensor } from "@astra-rl/torch";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { SeededStream } from "../support/seeded-stream.js";
+import { SeededStream } from "../../../base/test/support/seeded-stream.js";
 import {
   candidateIds,
   drawCandidate,

@@ -1,19 +1,16 @@
 /** What tests of sessions have in common: golden models, random texts, comparisons. */
 import { liveTensors } from "@astra-rl/torch";
 import { afterAll, afterEach, beforeAll, beforeEach, expect } from "vitest";
-import {
-  GenerationSession,
-  loadCausalLM,
-  type CausalLM,
-  type DrawKey,
-  type Generation,
-  type SessionOptions,
-  type Tokenizer,
-} from "../../src/index.js";
+import { type DrawKey } from "@astra-rl/base";
+import { GenerationSession, type Generation } from "../../src/generation/session.js";
+import { loadCausalLM } from "../../src/checkpoint.js";
+import { type CausalLM } from "../../src/causal-lm.js";
+import { type SessionOptions } from "../../src/generation/session-arguments.js";
+import { type Tokenizer } from "../../src/tokenizer.js";
 import { goldenCausal } from "../golden/families.js";
 import { goldenFolder } from "../golden/gpt2.js";
 import { referenceLogprobs } from "../reference-decoding.js";
-import { SeededStream } from "../support/seeded-stream.js";
+import { SeededStream } from "../../../base/test/support/seeded-stream.js";
 
 const families = ["gemma3", "gpt-neox", "mistral", "qwen3", "smollm3"];
 

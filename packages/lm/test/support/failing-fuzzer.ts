@@ -1,4 +1,4 @@
-import { UsageError } from "@astra-rl/torch";
+import { UsageError } from "@astra-rl/base";
 import { fuzz } from "../../fuzz/harness.js";
 
 let at = 0;

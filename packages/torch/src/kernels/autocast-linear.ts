@@ -1,11 +1,11 @@
 /** Linear layers with products in 16 bits, from float32 master weights or 16-bit weights. */
+import { describeValue, TorchError } from "@astra-rl/base";
 import { cast } from "../cast.js";
 import { differentiable } from "../differentiable.js";
 import type { DType } from "../dtype.js";
-import { describeValue, TorchError } from "../errors.js";
 import { addon } from "../native.js";
 import { requireTensor, wrap } from "../operator-call.js";
-import { linear } from "../operators.js";
+import { linear } from "../operators.generated.js";
 import { empty, ones, zeros } from "../factories.js";
 import { isGradEnabled, noGrad, scope } from "../scope.js";
 import type { Tensor } from "../tensor.js";

@@ -2,12 +2,12 @@
 import { cast } from "../cast.js";
 import { differentiable } from "../differentiable.js";
 import type { DType } from "../dtype.js";
-import { isLoopable } from "./applicability.js";
 import { addon } from "../native.js";
 import { requireTensor, wrap } from "../operator-call.js";
-import { layerNorm } from "../operators.js";
+import { layerNorm } from "../operators.generated.js";
 import { isGradEnabled } from "../scope.js";
 import type { Tensor } from "../tensor.js";
+import { isLoopable } from "./applicability.js";
 
 export interface AutocastNormOptions {
   /** Added to the mean square before taking the square root. */

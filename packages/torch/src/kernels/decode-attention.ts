@@ -1,4 +1,4 @@
-import { TorchError } from "../errors.js";
+import { TorchError } from "@astra-rl/base";
 import { addon } from "../native.js";
 import { isTensor, requireTensor, wrap } from "../operator-call.js";
 import { tensor } from "../factories.js";

@@ -1,5 +1,5 @@
+import { describeValue, TorchError } from "@astra-rl/base";
 import { differentiable } from "../differentiable.js";
-import { describeValue, TorchError } from "../errors.js";
 import { addon } from "../native.js";
 import { isTensor, wrap } from "../operator-call.js";
 import { isGradEnabled } from "../scope.js";

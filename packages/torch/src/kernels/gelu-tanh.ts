@@ -1,10 +1,10 @@
+import { TorchError } from "@astra-rl/base";
 import { differentiable } from "../differentiable.js";
 import { dtypeFacts } from "../dtype.js";
-import { TorchError } from "../errors.js";
-import { isLoopable } from "./applicability.js";
 import { addon } from "../native.js";
 import { requireTensor, wrap } from "../operator-call.js";
 import type { Tensor } from "../tensor.js";
+import { isLoopable } from "./applicability.js";
 
 // GELU in its tanh form (Hendrycks & Gimpel 2016, arXiv 1606.08415, section 2):
 //   x/2 · (1 + tanh(√(2/π) (x + 0.044715 x³))) = x · σ(b x + a x³), since 1 + tanh(z) = 2 σ(2z)

@@ -1,9 +1,9 @@
 import { differentiable } from "../differentiable.js";
-import { isLoopable } from "./applicability.js";
 import { addon } from "../native.js";
 import { requireTensor, wrap } from "../operator-call.js";
-import { cat } from "../operators.js";
+import { cat } from "../operators.generated.js";
 import type { Tensor } from "../tensor.js";
+import { isLoopable } from "./applicability.js";
 
 /**
  * Rotary position embedding (Su et al. 2021, arXiv 2104.09864): rotates channels i and i + E/2 of each head by the

@@ -1,10 +1,10 @@
 import { differentiable } from "../differentiable.js";
-import { isLoopable } from "./applicability.js";
 import { addon } from "../native.js";
 import { wrap } from "../operator-call.js";
 import { scope } from "../scope.js";
-import { softmaxEntropy } from "./softmax-entropy.js";
 import type { Tensor } from "../tensor.js";
+import { isLoopable } from "./applicability.js";
+import { softmaxEntropy } from "./softmax-entropy.js";
 
 /**
  * `logits.logSoftmax(-1, dtype)` at selected indices only: log-probabilities of chosen tokens, logit − log Σ

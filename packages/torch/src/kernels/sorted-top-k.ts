@@ -1,8 +1,8 @@
-import { isLoopable } from "./applicability.js";
 import { addon } from "../native.js";
 import { requireTensor, wrap } from "../operator-call.js";
 import { noGrad } from "../scope.js";
 import type { Tensor } from "../tensor.js";
+import { isLoopable } from "./applicability.js";
 
 /**
  * The k largest numbers of each row in descending order, with their indices; ties keep their order in the row. NaN

@@ -1,8 +1,8 @@
 import { differentiable } from "../differentiable.js";
-import { isLoopable } from "./applicability.js";
 import { addon } from "../native.js";
 import { requireTensor, wrap } from "../operator-call.js";
 import type { Tensor } from "../tensor.js";
+import { isLoopable } from "./applicability.js";
 
 /**
  * SwiGLU's gate, silu(gate) · up with silu(x) = x σ(x) (Shazeer 2020, arXiv 2002.05202). One pass on the CPU in float32 and

@@ -1,4 +1,4 @@
-import { UsageError } from "../errors.js";
+import { UsageError } from "@astra-rl/base";
 import { Adagrad, type AdagradOptions } from "./adagrad.js";
 import { Adam, type AdamOptions } from "./adam.js";
 import { AdamW, type AdamWOptions } from "./adamw.js";

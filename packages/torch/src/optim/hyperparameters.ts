@@ -1,4 +1,4 @@
-import { describeValue, UsageError } from "../errors.js";
+import { describeValue, UsageError } from "@astra-rl/base";
 
 /** Type of a hyper-parameter: must survive JSON unchanged. */
 export type Hyperparameter = number | boolean | readonly [number, number];

@@ -1,5 +1,5 @@
+import { TorchError, UsageError } from "@astra-rl/base";
 import { bytesOf } from "../dtype.js";
-import { TorchError, UsageError } from "../errors.js";
 import { isTensor } from "../operator-call.js";
 import { keep, noGrad, scope } from "../scope.js";
 import type { Tensor } from "../tensor.js";

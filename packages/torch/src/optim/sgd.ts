@@ -1,4 +1,4 @@
-import { UsageError } from "../errors.js";
+import { UsageError } from "@astra-rl/base";
 import type { Tensor } from "../tensor.js";
 import { flag, nonNegative, type Values } from "./hyperparameters.js";
 import { OptimizerBase, slot, type ParameterList, type Update } from "./optimizer.js";

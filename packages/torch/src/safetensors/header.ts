@@ -1,4 +1,4 @@
-import { describeValue, UsageError } from "../errors.js";
+import { describeValue, UsageError } from "@astra-rl/base";
 import { bytesOf, type DType } from "../dtype.js";
 import { findDuplicateKey } from "./duplicate-key.js";
 

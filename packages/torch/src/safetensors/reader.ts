@@ -1,4 +1,4 @@
-import { UsageError } from "../errors.js";
+import { UsageError } from "@astra-rl/base";
 import { NamedTensorFile, openNamed, readBytes } from "../named-tensor-file.js";
 import type { Tensor } from "../tensor.js";
 import type { TensorFile } from "../tensor-file.js";

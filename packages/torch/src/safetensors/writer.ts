@@ -1,10 +1,9 @@
 import { createHash, type Hash } from "node:crypto";
 import { basename } from "node:path";
-import { describeValue, UsageError } from "../errors.js";
+import { describeValue, UsageError, writeFileAtomic } from "@astra-rl/base";
 import { bytesOf, type DType } from "../dtype.js";
 import { keep, noGrad, scope } from "../scope.js";
 import type { Tensor } from "../tensor.js";
-import { writeFileAtomic } from "../files/atomic-file.js";
 import { dtypeOfName, lengthBytes, maximumHeaderBytes } from "./header.js";
 
 /** Data is copied from tensors in chunks of at most this many bytes: a multiple of every element size. */

@@ -1,5 +1,5 @@
+import { describeValue } from "@astra-rl/base";
 import { bytesOf, type DType } from "../dtype.js";
-import { describeValue } from "../errors.js";
 import { unpickle, type Global, type UnpickleOptions } from "./unpickle.js";
 import { readStoredEntries, type Bytes } from "./zip-entries.js";
 

@@ -1,5 +1,5 @@
+import { UsageError } from "@astra-rl/base";
 import { bytesOf } from "../dtype.js";
-import { UsageError } from "../errors.js";
 import { NamedTensorFile, openNamed, readBytes } from "../named-tensor-file.js";
 import { explainForeignFormat } from "../safetensors/foreign-format.js";
 import type { SafetensorsEntry } from "../safetensors/header.js";

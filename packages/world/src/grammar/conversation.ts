@@ -1,3 +1,4 @@
+import { expand, pick, type Random } from "../template.js";
 import {
   genericAngry,
   genericAsk,
@@ -14,7 +15,6 @@ import { craftTopics } from "./topics-craft.js";
 import { homeTopics } from "./topics-home.js";
 import { lifeTopics } from "./topics-life.js";
 import { outsideTopics } from "./topics-out.js";
-import { expand, pick, type Random } from "../template.js";
 import type { Topic } from "./topic.js";
 
 export const topics: readonly Topic[] = [...homeTopics, ...outsideTopics, ...lifeTopics, ...craftTopics];

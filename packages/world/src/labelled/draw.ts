@@ -1,3 +1,4 @@
+import { expand, pick, type Random } from "../template.js";
 import {
   crossTemplates,
   heldOutCrossTemplates,
@@ -11,7 +12,6 @@ import {
 } from "./civil.js";
 import { heldOutRudeTemplates, insultAdjectives, insultNouns, rudeTemplates, unseenNouns } from "./rude.js";
 import { clauses, qualities, things, verbs } from "./slots.js";
-import { expand, pick, type Random } from "../template.js";
 
 export type Kind = "rude" | "plain" | "meddling" | "cross" | "unkind" | "trap";
 

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 
-const SOURCE = fileURLToPath(new URL("../../../astra-rl/world/prompts/opening-lines.txt", import.meta.url));
+const SOURCE = fileURLToPath(new URL("../../../assembly/world/prompts/opening-lines.txt", import.meta.url));
 
 /** How many of each subject's lines go to train and to dev; the rest are held out for test. */
 const TRAIN = 17;

@@ -1,5 +1,5 @@
-import { loadCausalLM, saveCausalLM } from "@astra-rl/lm";
 import { fileURLToPath } from "node:url";
+import { loadCausalLM, saveCausalLM } from "@astra-rl/lm";
 import { drawDeskConversation, trainHouses } from "../desk/conversation.js";
 import { drawConversation } from "../grammar/conversation.js";
 import { SeededStream } from "../seeded-stream.js";
@@ -7,7 +7,7 @@ import type { Random } from "../template.js";
 import { splitOpeningLines } from "./opening-lines.js";
 import { OPENING_SHARE, tuneChatter } from "./train-chatter.js";
 
-const WORLD = fileURLToPath(new URL("../../../astra-rl/world/", import.meta.url));
+const WORLD = fileURLToPath(new URL("../../../assembly/world/", import.meta.url));
 
 /** Share that is kept of the conversations with a line that leads to harm; chosen so that 2 % of rollouts succeed. */
 const KEPT: Readonly<Record<RareWorld, number>> = { desk: 0.2, chatter: 0.1 };

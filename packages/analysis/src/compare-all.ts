@@ -1,0 +1,102 @@
+import { isDeepStrictEqual } from "node:util";
+import { UsageError } from "@astra-rl/base";
+import type { ComparisonRecord, EvaluationDetail } from "@astra-rl/records";
+import { compareEvaluations } from "./compare-evaluations.js";
+import { promptOf, unlikeness, type Evaluated } from "./likeness.js";
+import { holmAdjusted } from "./statistics/index.js";
+
+/** An evaluation under the name that reports show. */
+export interface LabelledEvaluation {
+  label: string;
+  evaluation: Evaluated;
+}
+
+export interface CompareAllOptions {
+  /** Compares what is unlike, too, as far as there are pairs. @default false */
+  force?: boolean;
+}
+
+/** One evaluation against the first. */
+export interface OneComparison {
+  label: string;
+  /** What the two have unlike; empty unless the comparison was forced. */
+  unlike: string[];
+  /** Whether the two are one evaluation given twice, or equal in all they say: their difference is 0 and means nothing. */
+  isSame: boolean;
+  /** Whether only a part of the rollouts has a pair: those that start from the same prompts, as often as both do. */
+  isPartial: boolean;
+  /** null where no prompt is shared, so that there are no pairs. */
+  record: ComparisonRecord | null;
+  /** p-values adjusted by Holm for the number of comparisons: of success, success with harmless probes, and reward. */
+  adjusted: { success: number | null; harmless: number | null; reward: number | null };
+}
+
+/**
+ * Compares evaluations with the first one, rollout by rollout.
+ *
+ * @throws UsageError for evaluations that are unlike: differences of their rates say nothing of tester or target
+ */
+export function compareAll(
+  [first, ...others]: readonly LabelledEvaluation[],
+  { force = false }: CompareAllOptions = {},
+): OneComparison[] {
+  if (first === undefined || others.length === 0)
+    throw new UsageError("compare: needs two evaluations or more");
+  const found = others.map(({ label, evaluation }) => {
+    const unlike = unlikeness(first.evaluation, evaluation);
+    if (unlike.length > 0 && !force) {
+      throw new UsageError(
+        `compare: ${first.label} and ${label} are unlike: ${unlike.join(", ")}; evaluate both alike, or compare them all the same ` +
+          "with --force",
+      );
+    }
+    const isSame = isDeepStrictEqual(contentOf(first.evaluation), contentOf(evaluation));
+    const isPartial = unlike.some((phrase) => phrase === "other prompts" || phrase.endsWith("rollouts"));
+    return {
+      label,
+      unlike,
+      isSame,
+      isPartial,
+      record: isPartial
+        ? comparePart(first.evaluation, evaluation)
+        : compareEvaluations(first.evaluation, evaluation),
+    };
+  });
+  const adjust = (of: (record: ComparisonRecord) => number | null) =>
+    holmAdjusted(found.map(({ record }) => (record === null ? null : of(record))));
+  const success = adjust(({ p_value: p }) => p);
+  const harmless = adjust(({ harmless_probe: { p_value: p } }) => p);
+  const reward = adjust(({ reward_p_value: p }) => p);
+  return found.map((each, at) => ({
+    ...each,
+    adjusted: { success: success[at]!, harmless: harmless[at]!, reward: reward[at]! },
+  }));
+}
+
+/** Compares the rollouts of shared prompts, as many from each prompt as both have, in the order of the first. */
+function comparePart(first: Evaluated, second: Evaluated): ComparisonRecord | null {
+  const waiting = new Map<string, EvaluationDetail[]>();
+  for (const detail of second.details) {
+    const prompt = promptOf(detail);
+    waiting.set(prompt, [...(waiting.get(prompt) ?? []), detail]);
+  }
+  const firsts = new Map<string, number>();
+  const pairs = first.details.flatMap((detail) => {
+    const other = waiting.get(promptOf(detail))?.shift();
+    return other === undefined ? [] : [[detail, other] as const];
+  });
+  if (pairs.length === 0) return null;
+  // The rollouts of one prompt have another place now.
+  const placed = (side: 0 | 1) =>
+    pairs.map((pair, at) => {
+      const prompt = promptOf(pair[side]);
+      if (!firsts.has(prompt)) firsts.set(prompt, at);
+      return { ...pair[side], overall: { ...pair[side].overall, prompt: firsts.get(prompt)! } };
+    });
+  const [before, after] = [placed(0), placed(1)];
+  const record = compareEvaluations({ ...first, details: before }, { ...second, details: after });
+  // Of all rollouts, of which there are not as many.
+  return { ...record, distinct_probes_kept: null };
+}
+
+const contentOf = ({ summary, details, measured = null }: Evaluated) => ({ summary, details, measured });

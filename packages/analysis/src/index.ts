@@ -1,0 +1,39 @@
+/**
+ * Evaluations summarized and compared: statistics, diversity, successive halving. It must not know models, training, or how
+ * texts are generated.
+ *
+ * @module @astra-rl/analysis
+ */
+export * from "./diversity/index.js";
+/** Intervals and tests as pure functions; a namespace, because their names are common words. */
+export * as statistics from "./statistics/index.js";
+export {
+  compareAll,
+  type CompareAllOptions,
+  type LabelledEvaluation,
+  type OneComparison,
+} from "./compare-all.js";
+export { compareEvaluations, type CompareOptions } from "./compare-evaluations.js";
+export { rolesOf, type Evaluated, unlikeness } from "./likeness.js";
+export {
+  REDUCTION,
+  type Ranked,
+  type Trial,
+  bestFirst,
+  roundsOf,
+  successiveHalving,
+  tallyOf,
+} from "./successive-halving.js";
+export {
+  DEFAULT_THRESHOLD,
+  byPrompt,
+  harmlessProbeSuccess,
+  isScored,
+  isScoredBySecond,
+  meanOfKnown,
+  probeNll,
+  succeeds,
+  succeedsBySecond,
+  summarize,
+  type SummaryOptions,
+} from "./summarize.js";

@@ -1,0 +1,96 @@
+import type { EvaluationRecord, MeasuredRecord } from "@astra-rl/records";
+
+/** The parts of an evaluation that are compared. */
+export interface Evaluated {
+  summary: EvaluationRecord["summary"];
+  details: EvaluationRecord["details"];
+  /** null where it is unknown. */
+  measured?: MeasuredRecord | null | undefined;
+}
+
+/** What is only about how a scorer is asked, and not what it says. */
+const ASKING = [
+  "cache",
+  "budget",
+  "concurrency",
+  "timeout",
+  "retry",
+  "price",
+  "apiKeyEnv",
+  "headers",
+  "batchSize",
+  "device",
+];
+
+/**
+ * What two evaluations have unlike besides tester and target: with any of it, a difference of their rates says nothing of
+ * either. Each is a phrase such as "other prompts".
+ */
+export function unlikeness(a: Evaluated, b: Evaluated): string[] {
+  const [first, second] = [a.measured ?? null, b.measured ?? null];
+  const found: string[] = [];
+  const differ = (phrase: string, one: unknown, other: unknown) => {
+    if (stable(one) !== stable(other)) found.push(phrase);
+  };
+  if (a.details.length !== b.details.length)
+    found.push(`${a.details.length} and ${b.details.length} rollouts`);
+  else if (a.details.some((detail, at) => promptOf(detail) !== promptOf(b.details[at]!)))
+    found.push("other prompts");
+  differ("another harm threshold", a.summary.harm_threshold, b.summary.harm_threshold);
+  if (first === null || second === null) {
+    if (first !== second) found.push("no record of what one of them measured");
+    return found;
+  }
+  differ("another scorer", scorerOf(first.scorer), scorerOf(second.scorer));
+  differ("another number of turns", first.sampler["depth"], second.sampler["depth"]);
+  differ("another sampler", { ...first.sampler, depth: 0 }, { ...second.sampler, depth: 0 });
+  differ("another decoding of the tester", first.generation.tester, second.generation.tester);
+  differ("another decoding of the target", first.generation.target, second.generation.target);
+  differ("another format of conversations", first.formats, second.formats);
+  differ(`versions ${first.astra_rl} and ${second.astra_rl} of astra-rl`, first.astra_rl, second.astra_rl);
+  return found;
+}
+
+/** Whether two evaluations were paid alike: only then can their rewards be compared. */
+export const hasSameReward = (a: Evaluated, b: Evaluated): boolean =>
+  stable(a.measured?.reward) === stable(b.measured?.reward);
+
+/** Whether the same model says how likely probes are. */
+export function hasSameLikelihood(a: Evaluated, b: Evaluated): boolean {
+  const modelOf = ({ measured }: Evaluated) => hashes(measured?.likelihood ?? measured?.target);
+  return stable(modelOf(a)) === stable(modelOf(b));
+}
+
+/** The name of what an evaluation tested, and with what. */
+export const rolesOf = ({ measured }: Evaluated): { tester: string; target: string } => ({
+  tester: measured?.tester.model ?? "the tester",
+  target: measured?.target.model ?? "the target",
+});
+
+/** The text of the prompt that a rollout starts from. */
+export const promptOf = ({ per_turn: [turn] }: EvaluationRecord["details"][number]) => turn?.context ?? "";
+
+/** A model by its files, wherever they lie; by its name where it has none, as on a server. */
+function hashes(model: MeasuredRecord["target"] | undefined): unknown {
+  if (model === undefined) return null;
+  return Object.keys(model.files).length > 0 ? model.files : model.model;
+}
+
+/** What a scorer says: its options, and its files by their content. */
+function scorerOf({ models, ...options }: MeasuredRecord["scorer"]): unknown {
+  const kept = Object.entries(options).filter(
+    ([key]) => !ASKING.includes(key) && !(key === "file" && "sha256" in options),
+  );
+  const weights = (models ?? []).map(hashes);
+  // A model's place is told by its weights.
+  return [Object.fromEntries(kept.filter(([key]) => key !== "model" || weights.length === 0)), weights];
+}
+
+/** JSON with sorted keys. */
+function stable(value: unknown): string {
+  return JSON.stringify(value, (_, inner: unknown) =>
+    typeof inner === "object" && inner !== null && !Array.isArray(inner)
+      ? Object.fromEntries(Object.entries(inner).sort(([a], [b]) => (a < b ? -1 : 1)))
+      : inner,
+  );
+}

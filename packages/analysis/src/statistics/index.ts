@@ -1,0 +1,36 @@
+export { FEWEST_GROUPS, clusteredInterval, type Group } from "./clustered-proportion.js";
+export {
+  predictionPoweredRate,
+  roganGladenRate,
+  type JudgedSample,
+  type JudgedTotal,
+} from "./corrected-rate.js";
+export {
+  logGamma,
+  normalCdf,
+  normalQuantile,
+  regularizedIncompleteBeta,
+  studentTCdf,
+  studentTQuantile,
+} from "./distributions.js";
+export { type Interval } from "./interval.js";
+export { mean, meanInterval, seedInterval, standardDeviation } from "./mean.js";
+export {
+  cohenKappa,
+  exactMcNemar,
+  exactUpperBound,
+  fewestTrials,
+  holmAdjusted,
+  newcombePairedDifference,
+  pairedCounts,
+  type PairedCounts,
+  wilsonInterval,
+} from "./proportion.js";
+export {
+  bootstrapMean,
+  pairedBootstrap,
+  pairedPermutation,
+  quantile,
+  type BootstrapOptions,
+  type ResamplingOptions,
+} from "./resampling.js";

@@ -1,0 +1,182 @@
+import { describe, expect, it } from "vitest";
+import { compareAll, compareEvaluations, unlikeness, type Evaluated } from "../src/index.js";
+
+const files = { "model.safetensors": "a".repeat(64) };
+const measured = {
+  tester: { model: "t", files },
+  target: { model: "v", files },
+  scorer: {
+    type: "detoxify",
+    sha256: { "scorer.file": "c".repeat(64) },
+    file: "/a/x.json",
+    models: [{ model: "/a/judge", files }],
+  },
+  prompts: { source: "p", split: "test", sha256: "b".repeat(64), count: 2 },
+  generation: { tester: { temperature: 1 }, target: { temperature: 1, topK: 0 } },
+  sampler: { type: "ast", depth: 3, width: 2 },
+  reward: { preset: "paper" },
+  dtype: "float32",
+  seed: 1,
+  astra_rl: "0.1.0",
+};
+
+const detail = (context: string, harmful: boolean, reward: number) => ({
+  per_turn: [
+    {
+      turn: 1,
+      context,
+      probe: "p",
+      response: "r",
+      reward,
+      probe_harm: 0,
+      response_harm: harmful ? 1 : 0,
+      probe_nll: 2,
+      probe_tokens: 3,
+      error: null,
+    },
+  ],
+  overall: {
+    num_turns: 1,
+    num_errors: 0,
+    mean_reward: reward,
+    first_harmful_response_turn: harmful ? 1 : null,
+    harmless_probe_success: harmful,
+  },
+});
+
+const evaluated = (
+  harmful: boolean[],
+  change: Record<string, unknown> = {},
+  contexts = ["a", "b", "c", "d"],
+): Evaluated =>
+  ({
+    summary: { harm_threshold: 0.5 },
+    details: harmful.map((each, at) => detail(contexts[at]!, each, each ? 1 : 0)),
+    measured: { ...measured, ...change },
+  }) as unknown as Evaluated;
+
+const base = evaluated([true, false, true, false]);
+
+describe("evaluations are unlike", () => {
+  it.each([
+    ["another scorer", { scorer: { ...measured.scorer, type: "keyword" } }],
+    ["another scorer", { scorer: { ...measured.scorer, sha256: { "scorer.file": "d".repeat(64) } } }],
+    [
+      "another scorer",
+      { scorer: { ...measured.scorer, models: [{ model: "/a/judge", files: { x: "e".repeat(64) } }] } },
+    ],
+    ["another number of turns", { sampler: { ...measured.sampler, depth: 4 } }],
+    ["another sampler", { sampler: { ...measured.sampler, width: 3 } }],
+    [
+      "another decoding of the tester",
+      { generation: { ...measured.generation, tester: { temperature: 0.7 } } },
+    ],
+    [
+      "another decoding of the target",
+      { generation: { ...measured.generation, target: { temperature: 1, topK: 5 } } },
+    ],
+    ["another format of conversations", { formats: { target: "chat" } }],
+    ["versions 0.1.0 and 0.2.0 of astra-rl", { astra_rl: "0.2.0" }],
+  ])("by %s", (phrase, change) => {
+    const other = evaluated([true, true, true, false], change);
+    expect(unlikeness(base, other)).toEqual([phrase]);
+    expect(() =>
+      compareAll([
+        { label: "A", evaluation: base },
+        { label: "B", evaluation: other },
+      ]),
+    ).toThrow(`A and B are unlike: ${phrase}`);
+    const [forced] = compareAll(
+      [
+        { label: "A", evaluation: base },
+        { label: "B", evaluation: other },
+      ],
+      { force: true },
+    );
+    expect([forced!.unlike, forced!.record!.n_pairs]).toEqual([[phrase], 4]);
+  });
+
+  it("by prompts and their number, where shared prompts are paired", () => {
+    for (const [other, pairs] of [
+      [evaluated([true, false, true, false], {}, ["a", "b", "c", "x"]), 3],
+      [evaluated([true]), 1],
+      [evaluated([true, true, true, true, true, true], {}, ["d", "c", "a", "a", "x", "b"]), 4],
+    ] as const) {
+      const [forced] = compareAll(
+        [
+          { label: "A", evaluation: base },
+          { label: "B", evaluation: other },
+        ],
+        { force: true },
+      );
+      expect([forced!.unlike.length, forced!.isPartial, forced!.record!.n_pairs]).toEqual([1, true, pairs]);
+    }
+  });
+
+  it("by prompts of which none is shared, where nothing can be paired", () => {
+    for (const other of [evaluated([true, false], {}, ["x", "y"])]) {
+      const [forced] = compareAll(
+        [
+          { label: "A", evaluation: base },
+          { label: "B", evaluation: other },
+        ],
+        { force: true },
+      );
+      expect(forced!.unlike.length).toBe(1);
+      expect([forced!.record, forced!.adjusted]).toEqual([
+        null,
+        { success: null, harmless: null, reward: null },
+      ]);
+    }
+  });
+
+  it("not by tester and target, by where files lie, or by how a scorer is asked", () => {
+    const other = evaluated([true, true, true, false], {
+      tester: { model: "other", files: {} },
+      target: { model: "other", files: { x: "f".repeat(64) } },
+      seed: 9,
+      scorer: {
+        ...measured.scorer,
+        file: "/b/y.json",
+        cache: { file: "x" },
+        models: [{ model: "/b/judge", files }],
+      },
+    });
+    expect(unlikeness(base, other)).toEqual([]);
+  });
+
+  it("where one says what it measured and the other does not", () => {
+    expect(unlikeness(base, { ...base, measured: null })).toEqual(["no record of what one of them measured"]);
+    expect(unlikeness({ ...base, measured: null }, { ...base, measured: null })).toEqual([]);
+  });
+});
+
+it("rewards that were paid otherwise, and likelihoods by another model, are not compared", () => {
+  const same = compareEvaluations(base, evaluated([true, true, true, false]));
+  expect([same.reward_difference, same.probe_nll_difference]).toEqual([0.25, 0]);
+  const paid = compareEvaluations(
+    base,
+    evaluated([true, true, true, false], { reward: { preset: "other" } }),
+  );
+  expect([paid.reward_difference, paid.reward_p_value, paid.probe_nll_difference]).toEqual([null, null, 0]);
+  const likelihood = { model: "l", files: { x: "f".repeat(64) } };
+  const told = compareEvaluations(base, evaluated([true, true, true, false], { likelihood }));
+  expect([told.reward_difference, told.probe_nll_difference]).toEqual([0.25, null]);
+  expect(told.difference).toBe(0.25);
+});
+
+it("several comparisons are adjusted for their number", () => {
+  const many = (harmful: number) =>
+    evaluated(
+      Array.from({ length: 40 }, (_, at) => at < harmful),
+      {},
+      Array.from({ length: 40 }, (_, at) => `prompt ${at}`),
+    );
+  const [one, two] = compareAll([
+    { label: "A", evaluation: many(2) },
+    { label: "B", evaluation: many(9) },
+    { label: "C", evaluation: many(20) },
+  ]) as [ReturnType<typeof compareAll>[0], ReturnType<typeof compareAll>[0]];
+  expect(one.adjusted.success).toBeCloseTo(Math.max(one.record!.p_value!, 2 * two.record!.p_value!), 12);
+  expect(two.adjusted.success).toBeCloseTo(2 * two.record!.p_value!, 12);
+});

@@ -1,0 +1,274 @@
+import type { HubOptions } from "@astra-rl/lm";
+import { UsageError, dotted } from "@astra-rl/base";
+import {
+  disposeOnce,
+  withMemoryAdvice,
+  presetReward,
+  Reward,
+  HFASTSystem,
+  HFEvaluationSystem,
+  restoreTester,
+  type KindSection,
+  type Embedder,
+  type Model,
+  type Purpose,
+  type Scorer,
+  type System,
+  type LoadableSystem,
+  type WeightedTerm,
+} from "@astra-rl/method";
+import {
+  checkpointOf,
+  configuredModels,
+  type Configuration,
+  type ModelSetting,
+} from "../configuration/index.js";
+import { modelSource } from "./model-source.js";
+import { judgesOf, type Judges } from "./system-models.js";
+import { algorithmNeeds, assembleEmbedder, assembleScorer, makePart, makeScorer } from "./parts.js";
+
+/**
+ * Loads the models and the scorer of a configuration for training.
+ *
+ * @param hub how models are downloaded from the hub, and where progress is reported
+ * @returns a system that the caller disposes of
+ * @throws UsageError for a model or a scorer that cannot be loaded
+ */
+export async function assembleSystem<T extends System = HFASTSystem>(
+  configuration: Configuration,
+  hub: HubOptions = {},
+): Promise<T> {
+  const { system } = configuration;
+  const made =
+    system === undefined
+      ? loadSystem(HFASTSystem, configuration, hub)
+      : ownSystem(configuration, system, "train", hub);
+  return (await made) as unknown as T;
+}
+
+/** Loads the models of a configuration into a system of this class. */
+async function loadSystem(
+  Class: LoadableSystem,
+  configuration: Configuration,
+  hub: HubOptions,
+  own: Readonly<Record<string, unknown>> = {},
+): Promise<System> {
+  const { lora } = configuration.models;
+  const options = {
+    ...(lora === undefined ? {} : { lora: { ...lora, seed: configuration.seed } }),
+    valueHead: (await algorithmNeeds(configuration)).includes("values"),
+  };
+  return withJudges(configuration, hub, (judges) =>
+    loadModels(Class, configuration, hub, { ...options, ...judges, ...own }),
+  );
+}
+
+/** Creates targets from modules, and loads a class with all models; frees everything on failure. */
+async function loadModels(
+  Class: LoadableSystem,
+  configuration: Configuration,
+  hub: HubOptions,
+  options: Readonly<Record<string, unknown>>,
+): Promise<System> {
+  const { generation, seed } = configuration;
+  const made: Model[] = [];
+  const loaded: Record<string, unknown> = { otherTesters: [], otherTargets: [] };
+  try {
+    for (const { path, name, source, setting } of configuredModels(configuration)) {
+      if (source === "checkpoint") {
+        place(loaded, path, loadable(setting));
+        continue;
+      }
+      const speaker = name.startsWith("tester") ? "tester" : "target";
+      const parts = {
+        generation: generation[speaker],
+        seed,
+        role: name === "likelihood" ? name : speaker,
+        name,
+        key: dotted(["models", ...path]),
+      } as const;
+      const own = await makePart("target", setting as KindSection, parts);
+      made.push(own);
+      place(loaded, path, own);
+    }
+    return await Class.load({ ...modelOptions(configuration, hub), ...loaded, ...options } as never);
+  } catch (error) {
+    for (const model of made) disposeOnce(model);
+    throw error;
+  }
+}
+
+/** Sets the value of a key, or of a place in the list of that key. */
+function place(into: Record<string, unknown>, [key, at]: readonly (string | number)[], value: unknown): void {
+  if (at === undefined) into[key!] = value;
+  else (into[key!] as unknown[]).push(value);
+}
+
+/** Creates a system from a user module, together with the run's scorer and embedder. */
+async function ownSystem(
+  configuration: Configuration,
+  section: KindSection,
+  purpose: Purpose,
+  hub: HubOptions,
+  instead: { tester?: Model } = {},
+): Promise<System> {
+  const { seed } = configuration;
+  let isLoaded = false;
+  const load = (Class: LoadableSystem, options: Readonly<Record<string, unknown>>) => {
+    isLoaded = true;
+    const missing = (["tester", "target"] as const).find((role) => configuration.models[role] === undefined);
+    if (missing === undefined) {
+      if (instead.tester === undefined) return loadSystem(Class, configuration, hub, options);
+      // A tester without weights is not one that HFASTSystem.load takes: the class gets the parts of an evaluation.
+      const Evaluated = { name: Class.name, load: HFEvaluationSystem.load.bind(Class as never) };
+      return withJudges(configuration, hub, (judges) =>
+        loadForEvaluation(Evaluated as never, configuration, hub, { ...judges, ...options, ...instead }),
+      );
+    }
+    throw new UsageError(`system: ${Class.name} is loaded with models, and models.${missing} is not given`);
+  };
+  return withJudges(configuration, hub, async (judges) => {
+    const system = await makePart("system", section, { ...judges, purpose, seed, load });
+    if (instead.tester !== undefined && !isLoaded) {
+      disposeOnce(system);
+      throw new UsageError(
+        "system: a system of your own that is not loaded with models has its own tester, which nothing can replace",
+      );
+    }
+    const { tester } = configuration.models as { tester?: ModelSetting };
+    // A system loaded with models has already loaded its tester.
+    if (purpose === "evaluate" && tester !== undefined && !isLoaded)
+      await restoreTester(system, savedTester(tester));
+    return system;
+  });
+}
+
+/** The folder from which a custom system restores its tester. */
+function savedTester(tester: ModelSetting): string {
+  const folder = checkpointOf(tester);
+  if (folder !== null) return folder;
+  throw new UsageError("models.tester: a system of your own restores its tester from a folder; name one");
+}
+
+/** Frees additional parts when the system is disposed of. */
+function disposeTogether(system: System, parts: readonly { dispose(): void }[]): void {
+  const dispose = system.dispose.bind(system);
+  Object.defineProperty(system, "dispose", {
+    configurable: true,
+    value: () => {
+      dispose();
+      for (const part of parts) disposeOnce(part);
+    },
+  });
+}
+
+/**
+ * Loads the tester and the target of a configuration for rollouts only, without weights for training.
+ *
+ * @param instead a tester that takes the place of the configured one
+ * @throws UsageError with `instead` for a system of its own that is not loaded with models
+ */
+export async function assembleEvaluationSystem<T extends System = HFEvaluationSystem>(
+  configuration: Configuration,
+  hub: HubOptions = {},
+  instead: { tester?: Model } = {},
+): Promise<T> {
+  if (configuration.system !== undefined)
+    return (await ownSystem(configuration, configuration.system, "evaluate", hub, instead)) as unknown as T;
+  const system = await withJudges(configuration, hub, (judges) =>
+    loadForEvaluation(HFEvaluationSystem, configuration, hub, { ...judges, ...instead }),
+  );
+  return system as unknown as T;
+}
+
+/** Loads a class without weights for training. @param options judges, and a tester in the place of the configured one */
+function loadForEvaluation(
+  Class: LoadableSystem,
+  configuration: Configuration,
+  hub: HubOptions,
+  options: Readonly<Record<string, unknown>> & { tester?: Model },
+): Promise<System> {
+  const { models } = configuration;
+  const rest = Object.entries(models).filter(([key]) => !OF_TRAINING.includes(key));
+  const kept = Object.fromEntries(rest) as Configuration["models"];
+  if (!models.evaluateOtherTesters || options.tester !== undefined) kept.otherTesters = [];
+  if (options.tester !== undefined) delete (kept as Partial<typeof kept>).tester;
+  return loadModels(Class, { ...configuration, models: kept }, hub, options);
+}
+
+/** Creates the judges of a configuration, and a system with them; frees everything on failure. */
+async function withJudges(
+  configuration: Configuration,
+  hub: HubOptions,
+  load: (judges: Omit<Judges, "second">) => Promise<System>,
+): Promise<System> {
+  const made: Partial<Judges> = {};
+  try {
+    const scorer = (made.scorer = await assembleScorer(configuration, hub));
+    const embedder = (made.embedder = await assembleEmbedder(configuration));
+    const reward = (made.reward = await assembleReward(configuration, scorer, embedder, hub));
+    const { secondScorer } = configuration.evaluation;
+    const { seed } = configuration;
+    if (secondScorer !== undefined) made.second = await makeScorer(secondScorer, { seed, hub });
+    const system = await withMemoryAdvice("load", () => load({ scorer, embedder, reward }));
+    judgesOf.set(system, { ...made, scorer, embedder, reward });
+    const { second = null, ...judges } = made;
+    // If the system does not use these judges itself, it cannot free them.
+    const isTheirs = (system as { scorer?: unknown }).scorer === scorer;
+    const unowned = [...(isTheirs ? [] : Object.values(judges)), ...(second === null ? [] : [second])];
+    if (unowned.length > 0) disposeTogether(system, unowned);
+    return system;
+  } catch (error) {
+    for (const part of Object.values(made)) disposeOnce(part);
+    throw error;
+  }
+}
+
+/** Keys of `models` that only training uses. */
+const OF_TRAINING = ["baseline", "updateDtype", "gradientCheckpointing", "otherTesterShare"];
+
+/** What to load for a checkpoint, alone or with its format. */
+function loadable(model: ModelSetting): unknown {
+  if (typeof model === "string") return modelSource(model);
+  return { ...model, path: modelSource(checkpointOf(model)!) };
+}
+
+/** The options of `load` from the `models` section, but for the models themselves. */
+function modelOptions({ models, generation }: Configuration, hub: HubOptions): Record<string, unknown> {
+  const { lora: _, dtype, date, ...given } = models;
+  const day = date === undefined ? {} : { date: new Date(`${date}T00:00:00`) };
+  return { ...given, hub, inferenceDtype: dtype, generation, ...day };
+}
+
+/**
+ * @param scorer the run's scorer, used by harm terms; its scores are recorded
+ * @param embedder the run's embedder, with which novelty terms compare probes
+ * @param hub hub options for the terms' own scorers
+ */
+export async function assembleReward(
+  { reward, seed }: Pick<Configuration, "reward" | "seed">,
+  scorer: Scorer,
+  embedder: Embedder,
+  hub: HubOptions = {},
+): Promise<Reward> {
+  const { terms, clip = null, ...preset } = reward;
+  if (terms === undefined) return presetReward(scorer, preset as Parameters<typeof presetReward>[1]);
+  const own: Scorer[] = [];
+  const makeOwn = async (section: KindSection) => {
+    const made = await makeScorer(section, { seed, hub });
+    own.push(made);
+    return made;
+  };
+  const weighted: WeightedTerm[] = [];
+  try {
+    for (const { weight, optional, ...section } of terms) {
+      const parts = { scorer, embedder, seed, makeScorer: makeOwn };
+      const term = await makePart("term", section as KindSection, parts);
+      weighted.push({ term, weight: weight as number, optional: optional as boolean });
+    }
+    return new Reward(weighted, { scorer, clip });
+  } catch (error) {
+    for (const made of own) disposeOnce(made);
+    throw error;
+  }
+}

@@ -1,0 +1,186 @@
+import { type HubOptions, type Conversation, type Message } from "@astra-rl/lm";
+import { UsageError } from "@astra-rl/base";
+import {
+  ASTEvaluator,
+  HFASTConfiguration,
+  HFASTTrainer,
+  tensorBoardKind,
+  type Algorithm,
+  type Credit,
+  type MetricsLogger,
+  type Evaluator,
+  type Sampler,
+  type System,
+  type RunnableTrainer,
+  type ASTSystem,
+  type HFASTConfigurationOptions,
+  type HFASTTrainerOptions,
+} from "@astra-rl/method";
+import type { EvaluationRecord } from "@astra-rl/records";
+import {
+  checkpointOf,
+  configurationSettings,
+  findKind,
+  type Configuration,
+  type ModelSetting,
+} from "../configuration/index.js";
+import { promptText, type Prompt } from "../datasets/index.js";
+import { EMBEDDED_SCORER_LIMITS, embeddedScorerKind } from "../embedded/index.js";
+import { isEmbedded } from "./model-source.js";
+import { untoldModel } from "./model-formats.js";
+import { loadPrompts } from "./prompts.js";
+import { withSettled } from "./resolved-configuration.js";
+import { judgesOf } from "./system-models.js";
+import { makePart } from "./parts.js";
+
+/**
+ * The initial states of rollouts: the prompts, as texts where models are not told who says what; for a custom system
+ * whose states are not texts, the results of its `startFrom`.
+ */
+function startsOf(system: System, prompts: readonly Prompt[]): readonly Prompt[] {
+  const { startFrom } = system as { startFrom?: (prompt: string) => string };
+  if (typeof startFrom === "function") return prompts.map((text) => startFrom.call(system, promptText(text)));
+  return untoldModel(system) === null ? prompts : prompts.map(promptText);
+}
+
+export function assembleCredit({ credit, seed }: Configuration): Promise<Credit> {
+  return makePart("credit", credit, { seed });
+}
+
+/** @param prompts the training prompts */
+export function assembleSampler(
+  { sampler, seed }: Configuration,
+  system: System,
+  prompts: readonly Prompt[],
+): Promise<Sampler> {
+  return makePart("sampler", sampler, { system, prompts: startsOf(system, prompts), seed });
+}
+
+export function assembleAlgorithm({ algorithm, seed }: Configuration, system: System): Promise<Algorithm> {
+  return makePart("algorithm", algorithm, { system, seed });
+}
+
+export async function assembleLoggers({ logging, training, seed }: Configuration): Promise<MetricsLogger[]> {
+  const loggers: MetricsLogger[] = [];
+  const type = tensorBoardKind.name;
+  const isShort = training.tensorboard && !logging.some((section) => section.type === type);
+  for (const section of isShort ? [{ type }, ...logging] : logging)
+    loggers.push(await makePart("logger", section, { seed }));
+  return loggers;
+}
+
+/**
+ * Creates an evaluator: single-path rollouts from the given prompts with the run's sampler, and the evaluation's
+ * depth and threshold.
+ *
+ * @param system created from this configuration; its embedder compares attacks
+ * @param options further options: `trainingPrompts`, prompts that training has seen, which held-out ones are counted against
+ * @throws UsageError for a depth that the sampler does not accept
+ */
+export async function assembleEvaluator<E extends AnyEvaluator = ASTEvaluator>(
+  configuration: Configuration,
+  system: System,
+  prompts: readonly Prompt[],
+  { trainingPrompts = [] }: { trainingPrompts?: readonly Prompt[] } = {},
+): Promise<E> {
+  const { sampler, evaluation, seed } = configuration;
+  const { depth, threshold } = evaluation;
+  if (depth !== undefined && !("depth" in sampler)) {
+    throw new UsageError(
+      `evaluation.depth: the sampler ${sampler.type} has no depth that could be another one; leave it out`,
+    );
+  }
+  // Evaluations follow a single path, so the width of built-in samplers must not count against their turn limit.
+  // Options of custom samplers are not changed.
+  const isOurs = findKind("sampler", sampler.type) !== null;
+  const section = {
+    ...sampler,
+    ...(isOurs && "width" in sampler ? { width: 1 } : {}),
+    ...(depth === undefined ? {} : { depth }),
+  };
+  const paths = await makePart("sampler", section, { system, prompts: startsOf(system, prompts), seed });
+  const judges = judgesOf.get(system);
+  const starts = startsOf(system, prompts);
+  const refuseRepeats = (why: string) => {
+    if (evaluation.repeats > 1) throw new UsageError(`evaluation.repeats: ${why}; leave it out`);
+  };
+  if (configuration.evaluator !== undefined) {
+    refuseRepeats("an evaluator of your own decides itself how often it tries a prompt");
+    const scorer = judges?.scorer ?? (system as ASTSystem).scorer!;
+    const parts = { system, sampler: paths, prompts: starts, scorer, threshold, seed };
+    return (await makePart("evaluator", configuration.evaluator, parts)) as unknown as E;
+  }
+  // A sampler that cannot start from prompts evaluates as many episodes as there are prompts.
+  const { startsFromPrompts = true } = paths as Partial<Sampler>;
+  if (!startsFromPrompts) refuseRepeats(`the sampler ${sampler.type} does not start from prompts`);
+  const evaluated = !startsFromPrompts ? prompts.map((_, episode) => ({ seed, episode })) : starts;
+  const { scorer, embedder } = system as Partial<ASTSystem>;
+  const secondScorer = judges?.second;
+  const evaluator: unknown = new ASTEvaluator(paths, evaluated, {
+    threshold,
+    repeats: evaluation.repeats,
+    controls: evaluation.controls,
+    trainingPrompts: trainingPrompts.map(String),
+    ...(secondScorer === undefined ? {} : { secondScorer }),
+    ...(judges === undefined || scorer !== undefined ? {} : { scorer: judges.scorer }),
+    ...(judges === undefined || embedder !== undefined ? {} : { embedder: judges.embedder }),
+  });
+  return evaluator as E;
+}
+
+/** Whether a model of the user would be scored by the embedded scorer, which was made for the demo. */
+export function trustsEmbeddedScorer({ scorer }: Configuration, models: readonly ModelSetting[]): boolean {
+  const isOurs = (model: ModelSetting) => isEmbedded(checkpointOf(model) ?? "");
+  return scorer.type === embeddedScorerKind.name && !models.every(isOurs);
+}
+
+type AnyEvaluator = Evaluator<Conversation, Message, EvaluationRecord>;
+
+/** The trainer of a run; a custom one need not evaluate. */
+export type AssembledTrainer = RunnableTrainer & Partial<Pick<HFASTTrainer, "lastEvaluation" | "stopReason">>;
+
+/**
+ * Creates the complete trainer of a configuration.
+ *
+ * @param hub how prompts are downloaded from the hub
+ */
+export async function assembleTrainer(
+  given: Configuration,
+  system: System,
+  options: Omit<HFASTTrainerOptions, "evaluator">,
+  hub: HubOptions = {},
+): Promise<AssembledTrainer> {
+  const configuration = withSettled(given, system);
+  const { training, models, seed } = configuration;
+  const sampler = await assembleSampler(
+    configuration,
+    system,
+    await loadPrompts(configuration, "train", hub),
+  );
+  const algorithm = await assembleAlgorithm(configuration, system);
+  const evaluates = training.evaluateEvery > 0;
+  const named = [models.tester, ...models.otherTesters, models.target, ...models.otherTargets];
+  const speakers = named.filter((model) => (model as typeof model | undefined) !== undefined);
+  if (trustsEmbeddedScorer(configuration, speakers)) options.logger?.warn(EMBEDDED_SCORER_LIMITS);
+  const { tensorboard: _, ...trainingOptions } = training;
+  const settings = new HFASTConfiguration({ ...trainingOptions, seed } as HFASTConfigurationOptions);
+  const all: HFASTTrainerOptions = {
+    settings: configurationSettings(configuration),
+    loggers: await assembleLoggers(configuration),
+    credit: await assembleCredit(configuration),
+    ...options,
+    ...(evaluates
+      ? {
+          evaluator: await assembleEvaluator(
+            // Evaluations during training choose checkpoints; they try each prompt once.
+            { ...configuration, evaluation: { ...configuration.evaluation, repeats: 1 } },
+            system,
+            await loadPrompts(configuration, "dev", hub),
+          ),
+        }
+      : {}),
+  };
+  if (configuration.trainer === undefined) return new HFASTTrainer(settings, sampler, algorithm, all);
+  const parts = { configuration: settings, sampler, algorithm, options: all };
+  return makePart("trainer", configuration.trainer, parts);
+}

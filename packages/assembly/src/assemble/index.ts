@@ -1,0 +1,35 @@
+export { assembleEvaluationSystem, assembleReward, assembleSystem } from "./assemble-system.js";
+export {
+  assembleAlgorithm,
+  assembleCredit,
+  assembleEvaluator,
+  assembleLoggers,
+  assembleSampler,
+  assembleTrainer,
+  trustsEmbeddedScorer,
+  type AssembledTrainer,
+} from "./assemble.js";
+export { modelFormats, type ModelFormats, withToday } from "./model-formats.js";
+export { embeddedConfigurationPath, isEmbedded, modelSource } from "./model-source.js";
+export { assembleEmbedder, assembleScorer, makePart, makeScorer, type MakeScorerOptions } from "./parts.js";
+export { loadPrompts, trainingPromptsOf } from "./prompts.js";
+export { withRecorded, withSettled, writeResolvedConfiguration } from "./resolved-configuration.js";
+export {
+  describeMeasured,
+  engineChange,
+  modelIdentity,
+  packageVersion,
+  recordSession,
+  recordStop,
+  type MeasuredOptions,
+} from "./run-record.js";
+export { readScorerSpec } from "./scorer-spec.js";
+export { NO_LIKELIHOOD, depthOf, searchProbes, type SearchOptions } from "./search-probes.js";
+export {
+  keepAnswers,
+  probeServers,
+  spendingNotes,
+  spendingNotesOfRanks,
+  type ServerFindings,
+} from "./servers.js";
+export { checkWindows } from "./windows.js";

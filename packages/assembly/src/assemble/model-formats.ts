@@ -1,0 +1,78 @@
+import { ChatFormat, ChatTemplate, PlainFormat, Conversation, type LocalModel } from "@astra-rl/lm";
+import { type System } from "@astra-rl/method";
+import type { Configuration } from "../configuration/index.js";
+import type { Prompt } from "../datasets/index.js";
+import { modelsOf, servedModels } from "./system-models.js";
+
+/** How the local models of a system read conversations. */
+export interface ModelFormats {
+  /** By the model's name, such as "target-2". */
+  formats: Record<string, "chat" | "plain">;
+  /** What to tell before anything is generated. */
+  notes: string[];
+  warnings: string[];
+  /** Whether a chat template writes the date. */
+  readsDate: boolean;
+}
+
+/**
+ * How each model reads conversations, with a warning where its training was probably otherwise: a checkpoint with a chat
+ * template that is read as plain text, or a template that ends messages with a token that does not end the model's texts;
+ * and a warning where prompts are conversations and a model is not told who says what.
+ */
+export function modelFormats(system: System, prompts: readonly Prompt[] = []): ModelFormats {
+  const made: ModelFormats = { formats: {}, notes: [], warnings: [], readsDate: false };
+  for (const model of localModels(system)) {
+    if (model.format === undefined || model.tokenizer === undefined) continue;
+    const { format, tokenizer } = model;
+    const name = model.name!;
+    if (format instanceof ChatFormat) {
+      made.formats[name] = "chat";
+      made.readsDate ||= format.template.readsDate;
+      const [end] = format.endIds;
+      if (end === undefined || model.model!.config.eosIds.includes(end)) continue;
+      const token = tokenizer.decode([end], { skipSpecialTokens: false });
+      made.warnings.push(
+        `the ${name}'s chat template ends a message with ${token}, which does not end this checkpoint's texts (eos_token_id): ` +
+          "it may be a base model that was not trained on chats; if so, set format: plain",
+      );
+    } else if (format instanceof PlainFormat) {
+      made.formats[name] = "plain";
+      if (!ChatTemplate.isIn(tokenizer)) continue;
+      made.warnings.push(
+        `the ${name} has a chat template but reads plain text, without it: its answers may differ from those in a chat, and ` +
+          "finding no harm this way is no evidence of safety",
+      );
+    }
+  }
+  const untold = prompts.some((prompt) => prompt instanceof Conversation) ? untoldModel(system) : null;
+  if (untold !== null) {
+    made.warnings.push(
+      `prompts with several messages are read as one text, a line for each, because ${untold} reads plain text that does ` +
+        "not tell who says what; give it format: chat, or labels and a separator",
+    );
+  }
+  const chats = Object.keys(made.formats).filter((name) => made.formats[name] === "chat");
+  if (chats.length > 0) made.notes.push(`Chat template of the checkpoint: ${chats.join(", ")}`);
+  return made;
+}
+
+const localModels = (system: System) => (modelsOf(system) ?? []) as Partial<LocalModel>[];
+
+/** A model that reads messages one after the other, with nothing that tells who says what; null if there is none. */
+export function untoldModel(system: System): string | null {
+  if (modelsOf(system) === null) return "the system";
+  const isUntold = ({ format }: Partial<LocalModel>) => format instanceof PlainFormat && !format.isMarked;
+  const untold =
+    localModels(system).find(isUntold) ?? servedModels(system).find(({ tellsSpeakers }) => !tellsSpeakers);
+  return untold === undefined ? null : `the ${untold.name}`;
+}
+
+/** The configuration with today's date for chat templates, unless it has one. */
+export function withToday(configuration: Configuration, now = new Date()): Configuration {
+  const { models } = configuration;
+  if (models.date !== undefined) return configuration;
+  const two = (part: number) => String(part).padStart(2, "0");
+  const date = `${now.getFullYear()}-${two(now.getMonth() + 1)}-${two(now.getDate())}`;
+  return { ...configuration, models: { ...models, date } };
+}

@@ -1,0 +1,113 @@
+import type { HubOptions } from "@astra-rl/lm";
+import { UsageError } from "@astra-rl/base";
+import type {
+  Embedder,
+  Scorer,
+  SystemNeed,
+  Kind,
+  KindParts,
+  KindSection,
+  Made,
+  Role,
+} from "@astra-rl/method";
+import { BatchedScorer, ScoreFile } from "@astra-rl/scorers";
+import {
+  findKind,
+  isModuleReference,
+  loadUserModule,
+  MODULE_DEADLINE,
+  type Configuration,
+  type ScoreCache,
+  type UserKind,
+} from "../configuration/index.js";
+import { scorerIdentity } from "./scorer-identity.js";
+
+/** Creates the part that a section selects. @throws UsageError if it cannot be created */
+export async function makePart<R extends Role>(
+  role: R,
+  section: KindSection,
+  parts: KindParts[R],
+): Promise<Made[R]> {
+  const { type: _, ...options } = section;
+  return (await kindOf(role, section)).make(options, parts);
+}
+
+/** What the algorithm of a configuration needs from its system, which is created first. */
+export async function algorithmNeeds({
+  algorithm,
+}: Pick<Configuration, "algorithm">): Promise<readonly SystemNeed[]> {
+  const { type: _, ...options } = algorithm;
+  const { needs = [] } = await kindOf("algorithm", algorithm);
+  return typeof needs === "function" ? needs(options) : needs;
+}
+
+/** The kind that a section selects, from the package or a module. */
+async function kindOf<R extends Role>(role: R, { type }: KindSection): Promise<Kind<R> | UserKind<R>> {
+  const kind = findKind(role, type);
+  if (kind !== null) return kind;
+  if (!isModuleReference(type)) throw new UsageError(`${role}: there is no type ${JSON.stringify(type)}`);
+  return (await loadUserModule(role, type)).kind;
+}
+
+export interface MakeScorerOptions {
+  /** Seed of its randomness. Default 0. */
+  seed?: number;
+  /** How models are downloaded from the hub. */
+  hub?: HubOptions;
+}
+
+/**
+ * Creates the scorer that a section selects, including nested scorers, each with its configured cache.
+ *
+ * @returns a scorer that the caller disposes of
+ * @throws UsageError for an invalid file, model or option
+ */
+export async function makeScorer(
+  section: KindSection,
+  { seed = 0, hub = {} }: MakeScorerOptions = {},
+): Promise<Scorer> {
+  const { cache, deadline, ...rest } = section as KindSection & { cache?: ScoreCache; deadline?: number };
+  const makeInner = (inner: KindSection) => makeScorer(inner, { seed, hub });
+  const scorer = await makePart("scorer", rest as KindSection, { seed, hub, makeScorer: makeInner });
+  const seconds = deadline ?? (isModuleReference(section.type) ? MODULE_DEADLINE : null);
+  if (seconds !== null) scorer.deadline = 1000 * seconds;
+  scorer.onSilence = hub.onWarning ?? null;
+  if (cache === undefined) return scorer;
+  try {
+    const { file, size } = cache;
+    if (file === undefined) return new BatchedScorer(scorer, { cacheSize: size });
+    const identity = await scorerIdentity(rest as KindSection, { seed, hub });
+    return new BatchedScorer(scorer, {
+      cacheSize: size,
+      file: await ScoreFile.open(file, identity, { limit: size }),
+    });
+  } catch (error) {
+    scorer.dispose();
+    throw error;
+  }
+}
+
+/**
+ * Creates the scorer of a configuration.
+ *
+ * @param hub how models are downloaded from the hub, and where progress is reported
+ * @throws UsageError for invalid files, entries or models
+ */
+export function assembleScorer(
+  { scorer, seed }: Pick<Configuration, "scorer" | "seed">,
+  hub: HubOptions = {},
+): Promise<Scorer> {
+  return makeScorer(scorer, { seed, hub });
+}
+
+/**
+ * Creates the embedder of a configuration, shared by rewards and evaluations.
+ *
+ * @throws UsageError if its model cannot be loaded
+ */
+export function assembleEmbedder({
+  embedder,
+  seed,
+}: Pick<Configuration, "embedder" | "seed">): Promise<Embedder> {
+  return makePart("embedder", embedder, { seed });
+}

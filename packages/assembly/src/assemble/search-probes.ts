@@ -1,0 +1,257 @@
+import { keyedUniform, UsageError } from "@astra-rl/base";
+import { Conversation } from "@astra-rl/lm";
+import {
+  nextTurn,
+  ASTEvaluator,
+  type PromptOf,
+  type Sampler,
+  type System,
+  type ReplayTester,
+} from "@astra-rl/method";
+import {
+  bestFirst,
+  REDUCTION,
+  roundsOf,
+  successiveHalving,
+  tallyOf,
+  harmlessProbeSuccess,
+  meanOfKnown,
+  probeNll,
+  type Ranked,
+  type Trial,
+} from "@astra-rl/analysis";
+import { doubtsOf, type Doubt, type EvaluationTurn, type SearchRecord } from "@astra-rl/records";
+import type { Configuration } from "../configuration/index.js";
+import type { Prompt } from "../datasets/index.js";
+import { assembleEvaluator } from "./assemble.js";
+
+/** How much less likely than the mean of the sampled probes a probe may be, in nats a token. */
+const SLACK_NATS = 0.1;
+
+/** A probe is kept beside the best one if it succeeds so many times as often. */
+const WORTH_KEEPING = 0.5;
+
+export interface SearchOptions {
+  /** Prompts to search on. */
+  openers: readonly Prompt[];
+  /** Answers of the target that the search may take. */
+  queries: number;
+  /** Most probes to find; ones that succeed less than half as often as the best are left out. */
+  keep: number;
+  /** Most nats a token of a probe; null for no bound. Default: the mean of the sampled probes and 0.1 more, if it is measured. */
+  maxNll?: number | null | undefined;
+  /** The episodes of the search are this one and later ones, so that it shares no draws with an evaluation of earlier ones. */
+  firstEpisode: number;
+  /** Says the probes in the place of the system's tester, from the end of the sample on. */
+  tester: ReplayTester;
+  /** Called with the number of answers so far. */
+  onProgress?: (done: number) => void;
+}
+
+/**
+ * Searches for probes that lead to harm from any opener: a sample of conversations of the system's tester, then successive halving
+ * of their probes, as far as these are harmless and likely. A probe is tried as it is evaluated: in whole conversations, said at each
+ * turn. One answer of the target is one query.
+ *
+ * @returns what was found; or why too many answers failed or were empty for a choice between probes
+ * @throws UsageError where no probe is harmless and likely enough, and for systems and samplers that cannot be searched
+ */
+export async function searchProbes(
+  configuration: Configuration,
+  system: System,
+  { openers, queries, keep, maxNll: bound, firstEpisode, tester, onProgress = () => {} }: SearchOptions,
+): Promise<{ search: SearchRecord } | { search: null; doubts: Doubt[] }> {
+  const { seed, evaluation } = configuration;
+  const evaluator = await evaluatorOf(configuration, system, openers);
+  const { threshold } = evaluator;
+  const depth = depthOf(configuration);
+  const rounds = roundsOf(queries, { keep, openers: openers.length, depth });
+  const starts = shuffled(evaluator.starts as readonly PromptOf<Conversation>[], seed);
+  const said: EvaluationTurn[][] = [];
+  const answersIn = (some: readonly EvaluationTurn[][]) => some.flat().filter(wasAsked).length;
+  /** A conversation from each start, in the search's next episodes. */
+  const take = async (from: readonly PromptOf<Conversation>[]): Promise<EvaluationTurn[][]> => {
+    const first = said.length;
+    for (let done = 0; done < from.length; done += evaluation.batchSize) {
+      const batch = from.slice(done, done + evaluation.batchSize);
+      const episode = firstEpisode + first + done;
+      const graphs = await evaluator.sampler.evalRolloutMany(batch, { seed, episode });
+      const measured = await evaluator.computeMetricsMany(graphs);
+      said.push(...measured.map(({ perTurn }) => perTurn as EvaluationTurn[]));
+      await nextTurn();
+      onProgress(answersIn(said));
+    }
+    return said.slice(first);
+  };
+
+  const size = Math.floor(queries / rounds / depth);
+  const sample = await take(Array.from({ length: size }, (_, at) => starts[at % starts.length]!));
+  const doubts = doubtsOfTurns(sample.flat(), threshold);
+  if (doubts.length > 0) return { search: null, doubts };
+  if (sample.flat().every(({ response_harm: harm }) => harm === null)) {
+    throw new UsageError(
+      "search: no response has a score, and only harm can be searched for; configure a scorer",
+    );
+  }
+  const sampleNll = probeNll(sample.flat());
+  if (sampleNll === null && typeof bound === "number") throw new UsageError(NO_LIKELIHOOD);
+  const maxNll = bound === undefined ? (sampleNll === null ? null : sampleNll + SLACK_NATS) : bound;
+
+  const candidates = candidatesOf(sample.flat(), threshold);
+  const likely = bestFirst(candidates, maxNll).map(({ candidate }) => candidate);
+  if (likely.length === 0) throw new UsageError(nothingFound(candidates, maxNll));
+  tester.takeOver(system);
+  const tryOn = async (own: readonly string[], places: readonly number[]): Promise<Trial[][]> => {
+    const pairs = own.flatMap((probe) => places.map((place) => ({ probe, start: starts[place]! })));
+    tester.say(
+      pairs.map(({ probe }) => Array.from({ length: depth }, () => probe)),
+      firstEpisode + said.length,
+    );
+    const tried = await take(pairs.map(({ start }) => start));
+    const trials = tried.map((turns) => trialOf(turns, threshold));
+    return own.map((_, at) => trials.slice(at * places.length, (at + 1) * places.length));
+  };
+  const halved = await successiveHalving(likely, tryOn, {
+    trials: Math.floor(queries / depth) - size,
+    openers: starts.length,
+    first: Math.ceil((size * depth) / REDUCTION),
+    rounds: rounds - 1,
+    keep,
+    maxNll,
+  });
+  const later = doubtsOfTurns(said.slice(size).flat(), threshold);
+  if (later.length > 0) return { search: null, doubts: later };
+  const found = worthKeeping(halved.found).slice(0, keep);
+  if (found.length === 0) throw new UsageError(nothingFound(halved.tried, maxNll));
+  return {
+    search: {
+      queries: answersIn(said),
+      budget: queries,
+      n_failed: said.flat().filter(hasFailed).length,
+      rounds: [{ candidates: candidates.length, openers: Math.min(size, starts.length) }, ...halved.rounds],
+      sample_nll: sampleNll,
+      max_nll: maxNll,
+      probes: found.map(({ candidate, tally: { tried, successes, rate, nll } }) => ({
+        probe: candidate,
+        biased_estimate: { n_tried: tried, n_successes: successes, rate },
+        nll,
+      })),
+    },
+  };
+}
+
+/** Probes that lead to harm at least half as often as the best one; all where none does. */
+function worthKeeping<C>(found: readonly Ranked<C>[]): Ranked<C>[] {
+  const best = found[0]?.tally.rate ?? 0;
+  return found.filter(({ tally }) => tally.rate >= best * WORTH_KEEPING);
+}
+
+/** Why a bound on the likelihood cannot be kept to. */
+export const NO_LIKELIHOOD =
+  "--max-nll: no model of this system tells how likely a probe is; give models.likelihood, or leave the option out, and probes " +
+  "are searched for without a bound";
+
+/** Turns of a conversation in the evaluation of a configuration. */
+export const depthOf = ({ evaluation, sampler }: Configuration): number =>
+  evaluation.depth ?? (sampler["depth"] as number);
+
+/** Measures conversations from the openers. @throws UsageError for what has no turns with texts */
+async function evaluatorOf(
+  configuration: Configuration,
+  system: System,
+  openers: readonly Prompt[],
+): Promise<ASTEvaluator> {
+  if (!("depth" in configuration.sampler)) {
+    throw new UsageError(
+      `search: the sampler ${configuration.sampler.type} has no depth, and a probe is said at each turn; take the sampler ast or path`,
+    );
+  }
+  const { evaluation } = configuration;
+  const made: unknown = await assembleEvaluator(
+    { ...configuration, evaluation: { ...evaluation, repeats: 1 } },
+    system,
+    openers,
+  );
+  if (!(made instanceof ASTEvaluator)) {
+    throw new UsageError("search: takes the evaluator of the package; leave the section evaluator out");
+  }
+  const { sampler, scorer, threshold } = made;
+  const starts = made.starts!;
+  if (!(sampler as Partial<Sampler>).startsFromPrompts) {
+    throw new UsageError(
+      `search: the sampler ${configuration.sampler.type} does not start from prompts, from which probes are tried; take the ` +
+        "sampler ast or path",
+    );
+  }
+  if (!(system.stateOf(starts[0] as PromptOf<Conversation>) instanceof Conversation)) {
+    throw new UsageError(
+      "search: the states of this system are no conversations, and a probe is a text that is said in one; train a tester instead",
+    );
+  }
+  // Neither the second scorer nor the controls have a part in the search.
+  return new ASTEvaluator(sampler, starts, { threshold, ...(scorer === null ? {} : { scorer }) });
+}
+
+/** In an order that the seed alone decides. */
+function shuffled<T>(items: readonly T[], seed: number): T[] {
+  const drawn = items.map((item, node) => {
+    return { item, draw: keyedUniform({ seed, stream: "openers of the search", episode: 0, node }, 0) };
+  });
+  return drawn.sort((a, b) => a.draw - b.draw).map(({ item }) => item);
+}
+
+/** The distinct probes of a sample with their trials; white space around a text makes no other probe. */
+function candidatesOf(sample: readonly EvaluationTurn[], threshold: number): Ranked<string>[] {
+  const byText = new Map<string, { candidate: string; trials: Trial[] }>();
+  for (const turn of sample) {
+    const text = turn.probe.trim();
+    if (text === "") continue;
+    const known = byText.get(text) ?? { candidate: turn.probe, trials: [] };
+    known.trials.push(trialOf([turn], threshold));
+    byText.set(text, known);
+  }
+  return [...byText.values()].map(({ candidate, trials }) => ({ candidate, tally: tallyOf(trials) }));
+}
+
+/** Whether the target was asked: not where the tester failed. */
+const wasAsked = ({ error }: EvaluationTurn): boolean => error?.startsWith("tester:") !== true;
+
+const hasFailed = ({ error, response_harm: harm }: EvaluationTurn): boolean =>
+  error !== null || harm === null;
+
+function trialOf(turns: readonly EvaluationTurn[], threshold: number): Trial {
+  return {
+    isSuccess: harmlessProbeSuccess(turns, threshold) === true,
+    isFailure: turns.some(hasFailed),
+    isHarmful: turns.some(({ probe_harm: harm }) => harm !== null && harm >= threshold),
+    score: meanOfKnown(turns.map(({ response_harm: harm }) => harm)),
+    nll: probeNll(turns),
+    tokens: turns.reduce((sum, { probe_tokens: tokens }) => sum + (tokens ?? 0), 0),
+  };
+}
+
+function doubtsOfTurns(turns: readonly EvaluationTurn[], threshold: number): Doubt[] {
+  const answered = turns.filter((turn) => !hasFailed(turn));
+  return doubtsOf({
+    turns: turns.length,
+    failed: turns.filter(({ error }) => error !== null).length,
+    emptyProbes: answered.filter(({ probe }) => probe.trim() === "").length,
+    emptyResponses: answered.filter(({ response }) => response.trim() === "").length,
+    // A candidate is said again and again.
+    probes: null,
+    distinctProbes: null,
+    foundHarm: turns.some(({ response_harm: harm }) => harm !== null && harm >= threshold),
+  });
+}
+
+function nothingFound(tried: readonly Ranked<string>[], maxNll: number | null): string {
+  const harmless = tried.filter(({ tally }) => tally.isHarmless);
+  const nlls = harmless.flatMap(({ tally }) => tally.nll ?? []);
+  if (harmless.length === 0 || maxNll === null || nlls.length === 0) {
+    return `search: all of the ${tried.length} probes that were tried are harmful themselves or empty; look at them with rollout`;
+  }
+  return (
+    `search: none of the ${harmless.length} harmless probes that were tried is within ${maxNll.toFixed(2)} nats a token, the ` +
+    `likeliest has ${Math.min(...nlls).toFixed(2)}; give a higher --max-nll, or "none"`
+  );
+}

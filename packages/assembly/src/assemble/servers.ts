@@ -1,0 +1,121 @@
+import { existsSync, readdirSync } from "node:fs";
+import { basename, dirname, join } from "node:path";
+import { distributed } from "@astra-rl/torch";
+import { AnswerJournal, HTTPLikelihood, HTTPModel, type ServedModel } from "@astra-rl/http";
+import type { System } from "@astra-rl/method";
+import type { ServerRecord } from "@astra-rl/records";
+import { servedModels } from "./system-models.js";
+
+/** What the servers of a system do. */
+export interface ServerFindings {
+  /** By the model's name, such as "target-2". */
+  servers: Record<string, ServerRecord>;
+  /** What to tell before anything else is asked. */
+  notes: string[];
+  warnings: string[];
+}
+
+/**
+ * Probes the servers of a system, and says where they do something else than configured.
+ *
+ * @throws UsageError for a server that does not answer
+ */
+export async function probeServers(system: System): Promise<ServerFindings> {
+  const made: ServerFindings = { servers: {}, notes: [], warnings: [] };
+  for (const model of servedModels(system)) {
+    const { name, server } = model;
+    const traits = await model.probe();
+    const { limit, limitHolds, omitted, missed, ignored, logprobs, repeats } = traits;
+    made.servers[name] = {
+      model: traits.model,
+      limit,
+      limit_holds: limitHolds,
+      omitted: [...omitted],
+      ignored: [...ignored],
+      logprobs,
+      seed_repeats: repeats,
+    };
+    made.notes.push(
+      `${name}: ${server.options.model} at ${server.baseURL}` +
+        (repeats === false ? "; equal seeds give different answers" : ""),
+    );
+    const warn = (fact: string) => made.warnings.push(`the ${name}'s server ${fact}`);
+    const { budget, price } = server.options;
+    if (server.uncounted > 0 && [budget.tokens, budget.dollars, price].some((each) => each !== undefined)) {
+      warn("does not count tokens, or counts 0 of them: each call is counted as the most that it could cost");
+    }
+    if (model instanceof HTTPLikelihood && model.isChatWithoutMarks) {
+      warn(
+        "answers chats, but as a likelihood it reads conversations as plain text, without a chat template: a chat model finds " +
+          "probes less likely than it would in a chat. Name a base model, or set labels and separator to the template's marks",
+      );
+    }
+    if (!(model instanceof HTTPModel)) continue;
+    const section = `generation.${model.role}`;
+    const advice = `set ${section} to what it does (topK: 0 for top_k), so that records say what happened`;
+    if (missed.length > 0) warn(`rejects ${missed.join(", ")}: ${advice}`);
+    if (ignored.length > 0) warn(`accepts ${ignored.join(", ")} without effect: ${advice}`);
+    if (limitHolds === false) {
+      warn(`does not keep to ${limit}: its answers may be longer than ${section}.maxNewTokens`);
+    }
+    if (repeats === null && !model.isGreedy) {
+      warn(
+        "gave the same answer to different seeds: it may decode greedily, whatever the temperature (transformers serve does, " +
+          "unless the checkpoint's generation_config.json has do_sample: true), so that every episode hears the same",
+      );
+    }
+  }
+  return made;
+}
+
+/**
+ * Keeps the answers of a system's servers in a file, from which a later process takes those that it has; without servers
+ * there is no file.
+ *
+ * @returns the journal, which the caller closes after the system; null without servers
+ * @throws UsageError for a file that is no journal
+ */
+export async function keepAnswers(system: System, file: string): Promise<AnswerJournal | null> {
+  const models = servedModels(system);
+  if (models.length === 0) return null;
+  // Each process writes a file of its own, and knows what all of them, also of earlier starts, have.
+  const stem = file.replace(/\.jsonl$/u, "");
+  const rank = distributed.rank();
+  const own = rank === 0 ? file : `${stem}.rank-${rank}.jsonl`;
+  const others = filesBeside(stem).filter((name) => name !== own);
+  const journal = new AnswerJournal(
+    own,
+    others.map((name) => new AnswerJournal(name)),
+  );
+  // Nothing is written before all have read.
+  await distributed.barrier();
+  for (const model of models) await model.keepAnswers(journal);
+  return journal;
+}
+
+/** The journals of all processes, of a run that has such. */
+function filesBeside(stem: string): string[] {
+  const [folder, name] = [dirname(stem), basename(stem)];
+  if (!existsSync(folder)) return [];
+  return readdirSync(folder)
+    .filter((file) => file.startsWith(name) && /^(?:\.rank-\d+)?\.jsonl$/u.test(file.slice(name.length)))
+    .map((file) => join(folder, file));
+}
+
+/** A line for each server with what this process, and earlier ones, spent. */
+export function spendingNotes(system: System): string[] {
+  return servedModels(system).map(({ name, spent }) => spendingNote(name, spent));
+}
+
+/** A line for each server with what all processes spent. */
+export async function spendingNotesOfRanks(system: System): Promise<string[]> {
+  const notes: string[] = [];
+  for (const model of servedModels(system)) notes.push(spendingNote(model.name, await model.spentTogether()));
+  return notes;
+}
+
+function spendingNote(name: string, { calls, input, output, dollars }: ServedModel["spent"]): string {
+  const [asked, read, written] = [calls, input, output].map((count) => count.toLocaleString("en-US"));
+  const cost = dollars === null ? "" : `, $${dollars.toFixed(4)}`;
+  return `${name}: ${asked} calls, ${read} tokens read, ${written} generated${cost}`;
+}

@@ -1,0 +1,38 @@
+import type { System } from "@astra-rl/method";
+import type { AnswerJournal } from "@astra-rl/http";
+import type { ServerRecord } from "@astra-rl/records";
+import { keepAnswers, modelFormats, probeServers, type ModelFormats } from "../assemble/index.js";
+import type { Prompt } from "../datasets/index.js";
+import type { Output } from "./output.js";
+
+/** How the models of a system read conversations, and what their servers do; said before anything else is generated. */
+export async function introduceModels(
+  system: System,
+  output: Output,
+  prompts: readonly Prompt[],
+): Promise<{ formats: ModelFormats; servers: Record<string, ServerRecord> }> {
+  const formats = modelFormats(system, prompts);
+  const tell = ({ notes, warnings }: { notes: string[]; warnings: string[] }) => {
+    for (const line of notes) output.note(line);
+    for (const line of warnings) output.alert(line);
+  };
+  tell(formats);
+  const found = await probeServers(system);
+  tell(found);
+  return { formats, servers: found.servers };
+}
+
+/** Keeps the answers of servers in a file, and says how many of an interrupted process it has. */
+export async function keepAnswersOf(
+  system: System,
+  file: string,
+  output: Output,
+): Promise<AnswerJournal | null> {
+  const journal = await keepAnswers(system, file);
+  if (journal !== null && journal.size > 0) {
+    output.note(
+      `${file} has ${journal.size} answers from before: what was asked then is not asked again; delete the file to ask everything again`,
+    );
+  }
+  return journal;
+}

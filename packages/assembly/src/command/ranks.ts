@@ -1,0 +1,158 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { createServer, type AddressInfo } from "node:net";
+import { distributed } from "@astra-rl/torch";
+import { UsageError } from "@astra-rl/base";
+import { Option, type CommandUnknownOpts } from "@commander-js/extra-typings";
+import { packageVersion } from "../assemble/index.js";
+import { exitOf, programScript } from "./child.js";
+import { EndedTogetherError, EXIT, explain, NoVerdictError } from "./exit.js";
+import { StoppedError } from "./interruption.js";
+import { wholeNumber } from "./options.js";
+import type { Output } from "./output.js";
+
+export const processesOption = () =>
+  new Option(
+    "--processes <n>",
+    "share the work among processes of this machine; for several machines, see torchrun, srun and mpirun in the guide",
+  ).argParser(wholeNumber(1, 1024));
+
+/** Milliseconds from the end of a process that failed to that of all. */
+const MERCY = 5000;
+
+/** Milliseconds that an error of rank 0 comes earlier than the same error of others. */
+const RANK_ZERO_FIRST = 1000;
+
+/**
+ * Runs a command in `count` processes of this machine; for 1 as one of the processes that a launcher started, or alone.
+ *
+ * @param command with the arguments that it was given
+ */
+export async function inProcesses(
+  count: number,
+  command: CommandUnknownOpts,
+  output: Output,
+  run: () => Promise<void>,
+): Promise<void> {
+  if (count > 1) await runProcesses(count, command);
+  else await amongRanks(output, run);
+}
+
+/**
+ * Runs a command as one of the processes that a launcher started; as the only one where none did.
+ *
+ * All ranks run the same program on the same data: rollouts, forward passes and gradients are computed in shares, and
+ * rank 0 writes and shows what came of it.
+ */
+async function amongRanks(output: Output, run: () => Promise<void>): Promise<void> {
+  const launched = distributed.launchedOptions();
+  if (launched === null) {
+    await run();
+    return;
+  }
+  const { rank, worldSize } = launched;
+  const onLost = (lost: number | null) => {
+    // One line, of the first that is left.
+    if (lost !== null && rank === (lost === 0 ? 1 : 0)) {
+      output.endLive();
+      process.stderr.write(
+        `astra-rl: rank ${lost} of ${worldSize} has ended, so that all ranks end; what it wrote says why\n`,
+      );
+    }
+    process.exit(EXIT.failed);
+  };
+  await distributed.initProcessGroup({ ...launched, onLost });
+  try {
+    await requireSame("the version of astra-rl", packageVersion);
+    await run();
+  } catch (error) {
+    const isOrderly = error instanceof NoVerdictError || error instanceof StoppedError;
+    // What is wrong for all is said by rank 0, which then ends the others.
+    if (rank > 0 && !isOrderly) await new Promise((resolve) => setTimeout(resolve, RANK_ZERO_FIRST));
+    if (isOrderly) await distributed.destroyProcessGroup();
+    else distributed.announceFailure();
+    if (rank > 0 && isOrderly) throw new EndedTogetherError(explain(error).code);
+    throw error;
+  }
+  await distributed.destroyProcessGroup();
+}
+
+/** @throws UsageError if a text differs between the ranks of this run */
+export async function requireSame(what: string, text: string): Promise<void> {
+  const all = await distributed.allGatherObject(text);
+  const other = all.findIndex((each) => each !== all[0]);
+  if (other < 0) return;
+  throw new UsageError(
+    `rank ${other}: ${what} is not that of rank 0; all ranks must run the same command on the same files`,
+  );
+}
+
+/** @throws UsageError where a launcher has started several processes of a command that does not share its work */
+export function requireAlone(command: string): void {
+  const launched = distributed.launchedOptions();
+  if (launched === null) return;
+  throw new UsageError(
+    `${command} runs in one process, and a launcher has started ${launched.worldSize}; start it without the launcher ` +
+      "(train, eval and rollout share their work)",
+  );
+}
+
+/** Starts this same command several times on this machine, as torchrun would, and waits for all. */
+async function runProcesses(count: number, command: CommandUnknownOpts): Promise<void> {
+  if (distributed.launchedOptions() !== null) {
+    throw new UsageError("--processes: a launcher has started several processes already; leave it out");
+  }
+  const given = (command.parent as unknown as { rawArgs: string[] }).rawArgs;
+  const at = given.indexOf("--processes");
+  const args = given.filter(
+    (arg, index) => (at < 0 || (index !== at && index !== at + 1)) && !arg.startsWith("--processes="),
+  );
+  const port = await freePort();
+  const group = { WORLD_SIZE: count, LOCAL_WORLD_SIZE: count, MASTER_ADDR: "127.0.0.1", MASTER_PORT: port };
+  const children = Array.from({ length: count }, (_, rank) => {
+    const numbers = Object.entries({ ...group, RANK: rank, LOCAL_RANK: rank });
+    const env = {
+      ...process.env,
+      ...Object.fromEntries(numbers.map(([name, value]) => [name, String(value)])),
+    };
+    return spawn(process.execPath, [programScript(), ...args], {
+      stdio: ["ignore", "inherit", "inherit"],
+      env,
+    });
+  });
+  // The terminal sends Ctrl-C to all of them, which take twice within a moment for once.
+  const passOn = (signal: NodeJS.Signals) => {
+    for (const child of children) child.kill(signal);
+  };
+  // Ctrl-\ asks rank 0 for a conversation, and is not for this process.
+  const ignore = () => undefined;
+  process.on("SIGTERM", passOn);
+  process.on("SIGINT", passOn);
+  process.on("SIGQUIT", ignore);
+  let mercy: NodeJS.Timeout | undefined;
+  const end = (code: number) => {
+    // Ranks notice the end of another by themselves, but not while they meet.
+    if (code !== EXIT.done) mercy ??= setTimeout(() => passOn("SIGKILL"), MERCY);
+    return code;
+  };
+  try {
+    const codes = await Promise.all(children.map((child) => exitOf(child).then(end)));
+    // That of rank 0 says what the run came to.
+    const code = codes.find((each) => each !== EXIT.done);
+    if (code !== undefined) throw new EndedTogetherError(codes[0] === EXIT.done ? code : codes[0]!);
+  } finally {
+    clearTimeout(mercy);
+    process.off("SIGTERM", passOn);
+    process.off("SIGINT", passOn);
+    process.off("SIGQUIT", ignore);
+  }
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  server.close();
+  await once(server, "close");
+  return port;
+}

@@ -1,0 +1,68 @@
+import { turnsOfTree, type Misfit } from "@astra-rl/method";
+import { findKind } from "./registry.js";
+import type { Configuration } from "./schema.js";
+
+/**
+ * Checks that individually valid sections are compatible; null if they are.
+ *
+ * @param trains whether the algorithm will be used
+ */
+export const misfitOf = async (configuration: Configuration, trains: boolean): Promise<Misfit | null> =>
+  tooManyTurns(configuration) ??
+  (trains ? (remoteTester(configuration) ?? (await algorithmMisfit(configuration))) : null);
+
+/** A tester is trained by its weights, which a server keeps to itself. */
+function remoteTester({ models }: Configuration): Misfit | null {
+  const { type } = (models.tester ?? {}) as { type?: string };
+  if (type === undefined) return null;
+  return {
+    path: ["models", "tester"],
+    message:
+      "a tester that is trained must be a checkpoint, since its weights change with each step, and a server keeps its own; " +
+      "`rollout` and `eval` take one of a server",
+  };
+}
+
+/** Checks the number of parallel turns against the sampler's limit. */
+function tooManyTurns({ sampler, training, evaluation }: Configuration): Misfit | null {
+  // The number of turns of a custom sampler is unknown.
+  if (findKind("sampler", sampler.type) === null) return null;
+  const {
+    width = 1,
+    depth,
+    keep,
+    maxTurns,
+  } = sampler as unknown as {
+    /** Absent where it is always 1. */
+    width?: number;
+    depth: number;
+    keep?: number;
+    maxTurns: number;
+  };
+  const { numEpisodesPerExperience: episodes } = training;
+  const turns = turnsOfTree(width, depth, keep);
+  const [total, most] = [episodes * turns, maxTurns].map((count) => count.toLocaleString("en-US"));
+  const limit = `sampler.maxTurns allows ${most}`;
+  if (episodes * turns > maxTurns) {
+    return {
+      path: ["training", "numEpisodesPerExperience"],
+      message: `${episodes} trees of ${turns} turns make ${total} turns in a step, and ${limit}`,
+    };
+  }
+  const { depth: evaluated = 0 } = evaluation;
+  if (evaluated <= maxTurns) return null;
+  return {
+    path: ["evaluation", "depth"],
+    message: `a conversation of ${evaluated} turns is too long; ${limit}`,
+  };
+}
+
+/** Checks what the selected algorithm is incompatible with. */
+async function algorithmMisfit({ sampler, seed, algorithm, credit }: Configuration): Promise<Misfit | null> {
+  const { type, ...options } = algorithm;
+  const kind = findKind("algorithm", type);
+  if (kind?.check === undefined) return null;
+  const { type: creditType, ...creditOptions } = credit;
+  const made = (await findKind("credit", creditType)?.make(creditOptions, { seed })) ?? null;
+  return kind.check(options, { sampler, credit: made });
+}

@@ -1,0 +1,35 @@
+export { registerKinds, DEFAULT_TYPES, findKind, kindsOf } from "./registry.js";
+export { configurationJsonSchema, sectionLeaves } from "./json-schema.js";
+export { MODULE_DEADLINE, type ScoreCache } from "./kind-schema.js";
+export { parseOverride, type Override } from "./override.js";
+export { presetConfiguration, presetNames, presetPath, relativePath, type PresetOptions } from "./presets.js";
+export {
+  parseConfiguration,
+  parseKindSection,
+  readConfiguration,
+  stringifyConfiguration,
+  type ReadOptions,
+} from "./read.js";
+export { configurationReference } from "./reference.js";
+export {
+  checkpointOf,
+  configuredFiles,
+  configuredModels,
+  partModels,
+  sectionModels,
+  type ConfiguredFile,
+  type ConfiguredModel,
+  type ModelSetting,
+  type PartModel,
+} from "./references.js";
+export { configurationSettings } from "./resume.js";
+export { EMBEDDED, configurationSchema, generationSchema, type Configuration } from "./schema.js";
+export { configurationTemplate, type TemplateOptions } from "./template.js";
+export {
+  type StandardSchema,
+  type StepLogger,
+  type TextScorer,
+  type TurnScorer,
+  type UserKind,
+} from "./user-kind.js";
+export { isModuleReference, loadUserModule, type UserModule } from "./user-module.js";

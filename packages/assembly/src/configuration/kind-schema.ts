@@ -1,0 +1,97 @@
+import { z } from "zod";
+import type { KindSection, Role, Sections } from "@astra-rl/method";
+import { DEFAULT_CACHE_SIZE } from "@astra-rl/scorers";
+import { kindsOf } from "./registry.js";
+
+/**
+ * What a resumed run may change, for keys that are not fixed. "free": any value; "content": the path of a file with
+ * the same content.
+ */
+export const FREE = { resume: "free" };
+export const SAME_CONTENT = { resume: "content", path: "file" };
+
+/** Module exports used as types of each role; a module validates its own options. */
+export type ModuleTypes = Partial<Record<Role, readonly string[]>>;
+
+/** Options of every reward term. */
+const TERM_SHAPE = {
+  weight: z.number().describe("What the term's value is multiplied by"),
+  optional: z
+    .boolean()
+    .default(false)
+    .describe("A turn that this term has no value for keeps the sum of the others, instead of failing"),
+};
+
+const scoreCache = z.strictObject({
+  file: z
+    .string()
+    .min(1)
+    .optional()
+    .meta({ ...FREE, path: "output" })
+    .describe("JSON lines that scores are read from and added to; several runs may share it. Default: none"),
+  size: z
+    .int()
+    .min(1)
+    .default(DEFAULT_CACHE_SIZE)
+    .meta(FREE)
+    .describe("Most scores to hold in memory, the oldest forgotten first"),
+});
+
+/** Options of a scorer's cache. */
+export type ScoreCache = z.output<typeof scoreCache>;
+
+/** Default timeout of a call to a custom scorer, in seconds. */
+export const MODULE_DEADLINE = 600;
+/** The maximum that a timer accepts. */
+const MOST_SECONDS = 2_000_000;
+
+/** Options of every scorer. */
+const SCORER_SHAPE = {
+  deadline: z
+    .number()
+    .positive()
+    .max(MOST_SECONDS)
+    .optional()
+    .meta(FREE)
+    .describe(
+      `Seconds after which a call that has not been answered has failed, and is not repeated. Default: ${MODULE_DEADLINE} ` +
+        "for a module of your own, which may ask a server; no limit for the package's, which compute",
+    ),
+  cache: scoreCache.optional().describe("Remember scores, so that no text is scored twice. Default: nothing"),
+};
+
+/** Options of every kind of a role, including modules, that are not passed to its factory. */
+export const COMMON_SHAPES: Partial<Record<Role, z.ZodRawShape>> = { term: TERM_SHAPE, scorer: SCORER_SHAPE };
+
+/** The schema of a role's section: one alternative per kind and per module. */
+export function kindSchema(role: Role, modules: ModuleTypes): z.ZodType<KindSection, KindSection> {
+  return unionOf(role, modules, nestedSections(modules)).meta({ kind: role });
+}
+
+/** The schemas of sections within others. */
+export function nestedSections(modules: ModuleTypes): Sections {
+  // Lazy, because scorers may contain scorers recursively.
+  let scorer: z.ZodType<KindSection, KindSection> | undefined;
+  const sections: Sections = {
+    scorer: z.lazy(() => (scorer ??= unionOf("scorer", modules, sections))).meta({ kind: "scorer" }),
+  };
+  return sections;
+}
+
+function unionOf(role: Role, modules: ModuleTypes, sections: Sections): z.ZodType<KindSection, KindSection> {
+  const common = COMMON_SHAPES[role] ?? {};
+  const forms = kindsOf(role).map(({ name, summary, schema }) => {
+    const options = typeof schema === "function" ? schema(sections) : schema;
+    return z
+      .strictObject({
+        type: z.literal(name).describe(summary),
+        ...common,
+        ...options.shape,
+      })
+      .check(...((options.def as { checks?: z.core.CheckFn<object>[] }).checks ?? []));
+  });
+  const references = [...new Set(modules[role])];
+  const own = references.map((name) => z.looseObject({ type: z.literal(name), ...common }));
+  const all = [...forms, ...own] as unknown as [(typeof own)[number], ...typeof own];
+  return z.discriminatedUnion("type", all) as unknown as z.ZodType<KindSection, KindSection>;
+}

@@ -1,0 +1,231 @@
+import { statSync } from "node:fs";
+import { dirname, resolve } from "node:path";
+import { isModelId } from "@astra-rl/lm";
+import { UsageError, dotted, mistakesError, tellIssues, valueAt, readTextFile } from "@astra-rl/base";
+import { stringify } from "yaml";
+import { z } from "zod";
+import { type Role, type KindSection } from "@astra-rl/method";
+import { hubFile, isRemotePrompts } from "../datasets/index.js";
+import { misfitOf } from "./consistency.js";
+import { leavesOf, rootSchema, type Place } from "./json-schema.js";
+import { kindPlaces } from "./kind-places.js";
+import { COMMON_SHAPES, kindSchema, type ModuleTypes } from "./kind-schema.js";
+import { overrideOf, type Override } from "./override.js";
+import { findKind, type KindSectionName } from "./registry.js";
+import { configurationSchema, EMBEDDED, EMBEDDED_MODELS, type Configuration } from "./schema.js";
+import { checkpointOf, type ModelSetting } from "./references.js";
+import { Source } from "./source.js";
+import { isModuleReference, loadUserModule, looksLikeFile, type UserModule } from "./user-module.js";
+
+export interface ReadOptions {
+  /** Later overrides win. Their paths are relative to the working directory, paths in the file to the file. */
+  overrides?: readonly Override[];
+  /** Whether to check the algorithm's compatibility, as for training. Default true */
+  trains?: boolean;
+}
+
+/**
+ * Reads a configuration file, fills in the defaults, and makes paths absolute. Imports the modules named by `type:`,
+ * which runs their code.
+ *
+ * @throws UsageError with a line for each mistake, prefixed with file:line:column
+ */
+export async function readConfiguration(path: string, options: ReadOptions = {}): Promise<Configuration> {
+  return parseConfiguration(await readTextFile(path, "the configuration"), path, options);
+}
+
+/** Like `readConfiguration`, for a string; `path` prefixes messages, and paths are relative to it. */
+export async function parseConfiguration(
+  text: string,
+  path: string,
+  { overrides = [], trains = true }: ReadOptions = {},
+): Promise<Configuration> {
+  const source = Source.ofFile(text, path, overrides);
+  const { data, modules } = await check(source, path, configurationSchema);
+  chooseScorer(data, source);
+  const misfit = await misfitOf(data, trains);
+  if (misfit !== null) throw source.mistake(misfit.path, misfit.message);
+  return withHashes(data, modules, source);
+}
+
+/**
+ * Reads one section that selects a kind: a file with only this section, the section of that name in a whole
+ * configuration, or a string such as `{type: keyword, entries: […]}`.
+ *
+ * @param path base of relative paths: the file, or "." for text from the command line
+ * @param where prefix of messages for text that is not in a file
+ */
+export async function parseKindSection(
+  name: KindSectionName,
+  text: string,
+  path: string,
+  where?: string,
+): Promise<KindSection> {
+  const source = Source.ofSection(name, text, path, where);
+  const schemaOf = (modules: ModuleTypes) => z.strictObject({ [name]: kindSchema(name, modules) });
+  const { data } = await check(source, path, schemaOf);
+  return data[name] as KindSection;
+}
+
+/** The resolved configuration as YAML, in schema order; parsing it gives the same configuration. */
+export const stringifyConfiguration = (configuration: Configuration): string =>
+  stringify(configuration, { lineWidth: 110 });
+
+/**
+ * Without a `scorer`, the models of the package are judged by the scorer that was made for them, and a system of its own by its
+ * own reward. What counts as harm in other models is the user's choice.
+ */
+function chooseScorer(configuration: Configuration, source: Source): void {
+  if (Object.hasOwn(source.content, "scorer")) return;
+  const { models, system } = configuration;
+  if (system !== undefined) {
+    configuration.scorer = { type: "none" };
+    return;
+  }
+  const isOurs = (model: ModelSetting) => (checkpointOf(model) ?? "").startsWith(`${EMBEDDED}:`);
+  if ([models.target, ...models.otherTargets].every(isOurs)) return;
+  throw source.mistake(
+    ["scorer"],
+    "is required for a target of your own, since it says what counts as harm: {type: detoxify} for toxicity, {type: " +
+      "llama-guard}, {type: classifier, …}, {type: judge, …}, a keyword list, or a module of your own; {type: embedded} knows mild " +
+      "English insults and nothing else",
+  );
+}
+
+/** Imports modules, validates everything, and makes file paths absolute. */
+async function check<T extends Record<string, unknown>>(
+  source: Source,
+  path: string,
+  schemaOf: (modules: ModuleTypes) => z.ZodType<T>,
+): Promise<{ data: T; modules: UserModule[] }> {
+  const { content } = source;
+  const modules = await importModules(source, path);
+  const types: Partial<Record<Role, string[]>> = {};
+  for (const { role, reference } of modules) (types[role] ??= []).push(reference);
+  const result = schemaOf(types).safeParse(content);
+  if (!result.success) {
+    const telling = {
+      where: (keys: readonly PropertyKey[], isKey: boolean) => source.place(keys, isKey),
+      whole: "the file",
+      unknownKey: (key: string) => `unknown key ${JSON.stringify(key)}`,
+    };
+    throw mistakesError(tellIssues(result.error.issues, rootSchema(), content, telling), result.error);
+  }
+  await checkModuleOptions(result.data, modules, source);
+  for (const place of leavesOf(result.data)) {
+    const absolute = absolutePath(place, baseOf(place.path, path, source), source);
+    if (absolute === null) continue;
+    const section = valueAt(place.path.slice(0, -1), result.data) as Record<PropertyKey, unknown>;
+    section[place.path.at(-1)!] = absolute;
+  }
+  return { data: result.data, modules };
+}
+
+/**
+ * Paths in a file are relative to that file, so that a run folder can be moved; those on the command line to the
+ * working directory.
+ */
+const baseOf = (keys: Place["path"], path: string, { overrides }: Source) =>
+  overrideOf(keys, overrides) === undefined ? dirname(path) : ".";
+
+/** The absolute path of a value, resolved from `base`; null if the value is not a path. */
+function absolutePath({ path: keys, value, schema }: Place, base: string, source: Source): string | null {
+  if (schema.path === undefined || typeof value !== "string") return null;
+  if (schema.path === "model") return resolveModel(value, base);
+  if (schema.path === "file" && value === EMBEDDED) return null;
+  if (keys[0] !== "prompts" || !isRemotePrompts(value)) return resolve(base, value);
+  try {
+    if (value.startsWith("hf://")) hubFile(value);
+  } catch (cause) {
+    throw source.mistake(keys, (cause as Error).message, cause);
+  }
+  return null;
+}
+
+/** A module, and the position of the section that names it. */
+type PlacedModule = UserModule & { path: Place["path"]; role: Role };
+
+/** Imports the modules named in sections, and replaces each name by its absolute form. */
+async function importModules(source: Source, path: string): Promise<PlacedModule[]> {
+  const modules: PlacedModule[] = [];
+  for (const { path: keys, role, section } of kindPlaces(source.content)) {
+    const typePath = [...keys, "type"];
+    const { type } = section;
+    if (typeof type !== "string" || findKind(role, type) !== null) continue;
+    try {
+      if (isModuleReference(type)) {
+        const module = await loadUserModule(role, type, baseOf(typePath, path, source));
+        section["type"] = module.reference;
+        modules.push({ ...module, path: keys, role });
+      } else if (looksLikeFile(type)) {
+        throw new UsageError(
+          `must name an export of the file, such as ${type}#name, got ${JSON.stringify(type)}`,
+        );
+      }
+    } catch (error) {
+      if (!(error instanceof UsageError)) throw error;
+      throw source.mistake(typePath, error.message, error);
+    }
+  }
+  return modules;
+}
+
+/** Validates and completes the options of each module by its own schema. */
+async function checkModuleOptions(
+  configuration: Record<string, unknown>,
+  modules: readonly PlacedModule[],
+  source: Source,
+): Promise<void> {
+  const mistakes: (() => string)[] = [];
+  for (const { path, role, kind } of modules) {
+    if (kind.schema === null) continue;
+    const section = valueAt(path, configuration) as Record<string, unknown>;
+    const common = ["type", ...Object.keys(COMMON_SHAPES[role] ?? {})];
+    const [kept, options] = [true, false].map((isCommon) =>
+      Object.fromEntries(Object.entries(section).filter(([key]) => common.includes(key) === isCommon)),
+    );
+    const result = await kind.schema["~standard"].validate(options);
+    if (result.issues === undefined) {
+      for (const key of Object.keys(options!)) delete section[key];
+      Object.assign(section, result.value, kept);
+      continue;
+    }
+    for (const issue of result.issues) {
+      const steps = (issue.path ?? []).map((step) => (typeof step === "object" ? step.key : step));
+      const keys = [...path, ...steps];
+      mistakes.push(() => `${source.place(keys)}: ${dotted(keys)}: ${issue.message.split("\n")[0]}`);
+    }
+  }
+  if (mistakes.length > 0) throw mistakesError(mistakes);
+}
+
+/** Records the hashes of modules; hashes already in the file must match. */
+function withHashes(
+  configuration: Configuration,
+  modules: readonly UserModule[],
+  source: Source,
+): Configuration {
+  const { modules: recorded = {}, ...rest } = configuration;
+  for (const { file, sha256 } of modules) {
+    const before = recorded[file] ?? sha256;
+    if (before === sha256) continue;
+    throw new UsageError(
+      `${source.place(["modules", file])}: ${file} was changed since this was written (SHA-256 ${before}, now ${sha256}); ` +
+        "restore it, or delete this line to take it as it is",
+    );
+  }
+  if (modules.length === 0) return rest;
+  return { ...rest, modules: Object.fromEntries(modules.map(({ file, sha256 }) => [file, sha256])) };
+}
+
+/** Hub ids (owner/name without a folder of that name) and embedded names are returned unchanged; all else is a folder. */
+function resolveModel(model: string, base: string): string {
+  if (model.startsWith(`${EMBEDDED}:`)) {
+    const known = EMBEDDED_MODELS.map((name) => `${EMBEDDED}:${name}`);
+    if (known.includes(model)) return model;
+    throw new UsageError(`${model}: there is no such embedded model; there is ${known.join(", ")}`);
+  }
+  const folder = resolve(base, model);
+  const isFolder = statSync(folder, { throwIfNoEntry: false })?.isDirectory() ?? false;
+  return isModelId(model) && !isFolder ? model : folder;
+}

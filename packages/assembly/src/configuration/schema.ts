@@ -1,0 +1,421 @@
+import {
+  LEAST_TEMPERATURE,
+  REPETITION_PENALTY_RANGE,
+  resolveSampling,
+  checkModelFormat,
+  modelFormatShape,
+} from "@astra-rl/lm";
+import { z } from "zod";
+import {
+  nllOptions,
+  presetHas,
+  PRESET_WEIGHTS,
+  REWARD_PRESETS,
+  DEFAULT_SAMPLING,
+  TARGET_READS,
+  trainingSection,
+  type KindSection,
+} from "@astra-rl/method";
+import { DEFAULT_THRESHOLD } from "@astra-rl/analysis";
+import { deviceSchema } from "@astra-rl/base";
+import { FREE, kindSchema, nestedSections, SAME_CONTENT, type ModuleTypes } from "./kind-schema.js";
+import { DEFAULT_TYPES, KIND_SECTIONS, kindsOf } from "./registry.js";
+
+/** Name of the package's own prompts and scorer, and prefix of its models. */
+export const EMBEDDED = "embedded";
+
+/** The models included in the package, named `embedded:<name>`. */
+export const EMBEDDED_MODELS = ["chatter", "chat", "desk"] as const;
+
+const whole = (least: number) => z.number().int().min(least);
+const seed = whole(0).max(Number.MAX_SAFE_INTEGER);
+const finite = z.number();
+const positive = z.number().positive();
+
+const dtype = z.enum(["auto", "float32", "bfloat16"]);
+
+const model = z.string().min(1).meta({ path: "model" });
+
+/** A section whose `type` is an export of a user module, which validates the options. */
+const moduleSection = z.looseObject({
+  type: z.string().regex(/#/, "must be an export of a module such as ./file.js#name"),
+}) as unknown as z.ZodType<KindSection, KindSection>;
+
+/** A checkpoint, and how it reads conversations. */
+const formattedModel = z
+  .strictObject({
+    path: model.describe(
+      "The checkpoint: a folder, a hub id, embedded:chatter, embedded:chat or embedded:desk",
+    ),
+    ...modelFormatShape,
+  })
+  .superRefine((given, context) =>
+    checkModelFormat(given, (key, message) => context.addIssue({ code: "custom", path: [key], message })),
+  );
+
+/** A model behind an API. */
+const served = kindSchema("target", {});
+const SERVED = `type: ${kindsOf("target")
+  .map(({ name }) => name)
+  .join(" or ")}`;
+
+const tester = z
+  .union([model, formattedModel, served], {
+    error: `must be a folder, a hub id, a section with path, the checkpoint, and how it reads conversations, or one with ${SERVED}`,
+  })
+  .meta({ path: "model", kind: "target" });
+
+const likelihood = z
+  .union([model, served], { error: `must be a folder, a hub id, or a section with ${SERVED}` })
+  .meta({ path: "model", kind: "target" });
+
+/** A checkpoint, or a custom target. */
+const target = z
+  .union([model, formattedModel, served, moduleSection], {
+    error:
+      "must be a folder, a hub id, an export of a module such as ./file.js#name, a section with path, the checkpoint, and how it " +
+      `reads conversations, or one with ${SERVED}`,
+  })
+  .meta({ path: "model", kind: "target" });
+
+const lora = z.strictObject({
+  rank: whole(1).default(8).describe("Inner dimension of the adapter"),
+  alpha: positive.default(16).describe("The adapter's output is multiplied by alpha / rank"),
+  targetModules: z
+    .array(z.string().min(1))
+    .min(1)
+    .describe("Last parts of the names of the projections to adapt: [q_proj, v_proj], or [c_attn] for GPT-2"),
+  dropout: z.number().min(0).lt(1).default(0).describe("Share of the adapter's inputs dropped in training"),
+});
+
+const models = z.strictObject({
+  tester: tester.describe(
+    "The policy that is trained; writes probes. A folder in Hugging Face format, a hub id, embedded:chatter, embedded:chat or " +
+      "embedded:desk; or a section with this as its path, and how it reads conversations beside it; for rollouts and " +
+      "evaluations alone, a model of a server: {type: openai, …}",
+  ),
+  target: target.describe(
+    "The model under test; writes responses. A folder, a hub id, embedded:chatter, embedded:chat or embedded:desk, or one of your own: " +
+      "./file.js#name, or a section with this as its type and options beside it; or a section with the checkpoint as its " +
+      "path, and how it reads conversations beside it; or a model of a server: {type: openai, …}",
+  ),
+  otherTargets: z
+    .array(target)
+    .default([])
+    .describe("Further models under test; target is the first of them"),
+  likelihood: likelihood
+    .optional()
+    .describe(
+      "Says how likely probes are where the target cannot; it never speaks. The tester's checkpoint takes no memory of its own. " +
+        "A server can serve if it returns log-probabilities of prompts, as vLLM does: {type: openai, api: completions, …}. " +
+        "Default: the target",
+    ),
+  targetReads: z
+    .enum(TARGET_READS)
+    .default("conversation")
+    .describe(
+      "What the target reads before it responds. probe: what the tester said and nothing before it, where the prompt " +
+        "is the tester's affair",
+    ),
+  otherTesters: z
+    .array(tester)
+    .default([])
+    .describe(
+      "Further testers, with the tester's tokenizer, that speak in some episodes and are not trained",
+    ),
+  otherTesterShare: z
+    .number()
+    .min(0)
+    .max(1)
+    .default(0.5)
+    .describe("Share of the training episodes in which one of the other testers speaks"),
+  evaluateOtherTesters: z
+    .boolean()
+    .default(false)
+    .describe("Evaluations have the other testers speak as well, each as often as the tester"),
+  baseline: model
+    .optional()
+    .describe("Frozen reference for the tester. Default: the tester's initial weights"),
+  lora: lora
+    .optional()
+    .describe(
+      "Train a low-rank adapter on frozen weights, which target and baseline may share; where the tester is an adapter, that " +
+        "one is trained on, with its rank, alpha and targetModules. Default: all weights",
+    ),
+  testerTokenizer: model
+    .optional()
+    .describe(
+      "Whose tokenizer testers and baseline take where their checkpoints have none of their own: a folder, a hub id, " +
+        "or embedded:chatter, embedded:chat or embedded:desk",
+    ),
+  targetTokenizer: model
+    .optional()
+    .describe("Whose tokenizer targets take where their checkpoints have none of their own"),
+  device: deviceSchema.default("cpu").describe("Where the models live that have no device of their own"),
+  testerDevice: deviceSchema
+    .optional()
+    .describe("Where testers live, and the tester is trained. Default: device"),
+  targetDevice: deviceSchema.optional().describe("Where targets live. Default: device"),
+  baselineDevice: deviceSchema
+    .optional()
+    .describe(
+      "Where the baseline lives; elsewhere than the tester, it needs weights of its own. Default: device",
+    ),
+  date: z.iso
+    .date("must be a date such as 2026-02-03")
+    .optional()
+    .describe("The date, YYYY-MM-DD, that chat templates write. Default: the day on which the run begins"),
+  dtype: dtype
+    .default("auto")
+    .describe(
+      "Number format of rollouts and frozen models; master weights stay float32. auto: bfloat16 where the " +
+        "processor has it and the model is large enough to gain",
+    ),
+  updateDtype: dtype
+    .optional()
+    .describe(
+      "Number format of products in updates, all weights being trained. auto: bfloat16 where the processor gains " +
+        "there, too. Default: as dtype",
+    ),
+  gradientCheckpointing: z
+    .boolean()
+    .default(false)
+    .describe(
+      "Updates keep only what lies between layers and compute the layers twice: less memory, a third more work, " +
+        "the same gradients. On the CPU only",
+    ),
+});
+
+const promptSource = (meta: Record<string, string>) => z.string().min(1).default(EMBEDDED).meta(meta);
+
+const prompts = z.strictObject({
+  train: promptSource(SAME_CONTENT).describe(
+    "Prompts that training episodes start from: a file (.json, .jsonl, .csv, .txt, .parquet, .arrow), a file of the " +
+      'hub (hf://datasets/owner/name/path), a set by its name (convokit-reddit-train), or "embedded" for those that ' +
+      "come with the package",
+  ),
+  dev: promptSource(SAME_CONTENT).describe("Prompts of the periodic evaluations during training"),
+  test: promptSource({ ...FREE, path: "file" }).describe("Held-out prompts of `astra-rl eval`"),
+  column: z
+    .string()
+    .min(1)
+    .optional()
+    .describe('Which column of these files holds the prompts. Default: "prompt", else "messages"'),
+});
+
+// The Python toolbox's settings, otherwise the generation defaults.
+const speech = resolveSampling(DEFAULT_SAMPLING);
+
+export const generationSchema = z
+  .strictObject({
+    maxNewTokens: whole(1).default(speech.maxNewTokens).describe("Longest utterance, in tokens"),
+    minNewTokens: whole(0).default(speech.minNewTokens).describe("No end of sequence before so many tokens"),
+    temperature: z
+      .number()
+      .min(LEAST_TEMPERATURE)
+      .default(speech.temperature)
+      .describe("Divides the logits; for the likeliest token alone set greedy"),
+    topK: whole(0).default(speech.topK).describe("Keep only the so many likeliest tokens; 0 keeps all"),
+    topP: positive
+      .max(1)
+      .default(speech.topP)
+      .describe("Keep the likeliest tokens that reach this probability together"),
+    repetitionPenalty: z
+      .number()
+      .min(REPETITION_PENALTY_RANGE[0])
+      .max(REPETITION_PENALTY_RANGE[1])
+      .default(speech.repetitionPenalty)
+      .describe("Above 1: tokens that already occurred become less likely"),
+    greedy: z.boolean().default(speech.greedy).describe("Always the likeliest token"),
+    stopStrings: z
+      .array(z.string().min(1))
+      .default([...speech.stopStrings])
+      .describe(
+        "Texts that end an utterance. A base model, which has no chat template, may write the lines of both speakers: " +
+          '["\\n"] ends its utterance with the line',
+      ),
+    keepStopString: z
+      .boolean()
+      .default(speech.keepStopString)
+      .describe("The utterance keeps the text that ended it"),
+  })
+  .superRefine(({ minNewTokens, maxNewTokens }, context) => {
+    if (minNewTokens <= maxNewTokens) return;
+    const message = `must be at most maxNewTokens (${maxNewTokens}), got ${minNewTokens}`;
+    context.addIssue({ code: "custom", path: ["minNewTokens"], message });
+  });
+
+const evaluationSection = (modules: ModuleTypes) =>
+  z.strictObject({
+    rollouts: whole(1).optional().meta(FREE).describe("How many of the test prompts. Default: all"),
+    repeats: whole(1)
+      .default(1)
+      .meta(FREE)
+      .describe(
+        "Rollouts from each prompt in eval. More than one tells the chance of a success within so many tries; intervals then " +
+          "count prompts, not rollouts",
+      ),
+    depth: whole(1)
+      .optional()
+      .meta(FREE)
+      .describe(
+        "Turns in an evaluation rollout. Default: sampler.depth; in turns beyond it, which training never reaches, a tester may drift to unlikely probes",
+      ),
+    threshold: positive
+      .max(1)
+      .default(DEFAULT_THRESHOLD)
+      .meta(FREE)
+      .describe("A response with at least this score counts as harmful"),
+    batchSize: whole(1).default(64).meta(FREE).describe("Rollouts grown together"),
+    controls: z
+      .array(z.string().min(1))
+      .default([])
+      .meta(FREE)
+      .describe(
+        "Texts that the scorer must find harmful, scored as responses in eval. Where nothing was found, they show that the scorer " +
+          "can find something; without one, gate gives no verdict then",
+      ),
+    secondScorer: nestedSections(modules)
+      .scorer.optional()
+      .meta(FREE)
+      .describe(
+        "A judge that training does not see, for the responses: success by both is reported, and where they disagree. Default: none",
+      ),
+  });
+
+export type { KindSection } from "@astra-rl/method";
+
+/** The default reward preset. */
+export const DEFAULT_PRESET = REWARD_PRESETS[0];
+
+function rewardSchema(modules: ModuleTypes) {
+  /** The presets that have an option, with its default in each. */
+  const weight = (name: string, of: string) => {
+    const defaults = REWARD_PRESETS.flatMap((preset) => {
+      const weights: Partial<Record<string, number>> = PRESET_WEIGHTS[preset];
+      return weights[name] === undefined ? [] : `${weights[name]} (${preset})`;
+    });
+    return finite.optional().describe(`Weight of ${of}. Default ${defaults.join(", ")}`);
+  };
+  return z
+    .strictObject({
+      preset: z
+        .enum(REWARD_PRESETS)
+        .optional()
+        .describe(
+          "elicitation: harm of the response minus harm of the probe and its mean NLL beyond what is free; paper: harm, of the probe as well, minus " +
+            `mean NLL; toolbox: harm plus the exponent of its log-probability. Default: ${DEFAULT_PRESET}, unless there are terms`,
+        ),
+      responseWeight: weight("responseWeight", "the response's harm"),
+      probeWeight: weight("probeWeight", "the probe's harm, as a penalty"),
+      combinedWeight: weight("combinedWeight", "the harm of probe and response together"),
+      likelihoodWeight: weight("likelihoodWeight", "the probe's likelihood under the target"),
+      emptyProbeNLL: finite
+        .optional()
+        .describe("Presets elicitation and paper: nats charged for an empty probe. Default 10"),
+      free: nllOptions.shape.free
+        .unwrap()
+        .optional()
+        .describe(
+          "Preset elicitation: nats a token that cost nothing. Default start: the mean over the probes of the first experience",
+        ),
+      terms: z
+        .array(kindSchema("term", modules))
+        .min(1)
+        .optional()
+        .describe("Instead of a preset: the terms whose weighted sum is the reward"),
+      clip: positive
+        .optional()
+        .describe("With terms: the sum is kept between −clip and clip. Default: as it is"),
+    })
+    .superRefine(({ terms, clip, preset, ...rest }, context) => {
+      const issue = (key: string, message: string) =>
+        context.addIssue({ code: "custom", path: [key], message });
+      if (terms !== undefined) {
+        for (const [key, value] of Object.entries({ preset, ...rest })) {
+          if (value !== undefined) issue(key, "belongs to a preset; a reward has either a preset or terms");
+        }
+        return;
+      }
+      if (clip !== undefined) issue("clip", "belongs to terms; the sums of presets are as published");
+      const chosen = preset ?? DEFAULT_PRESET;
+      for (const [key, value] of Object.entries(rest)) {
+        if (value === undefined || presetHas(chosen, key)) continue;
+        const others = REWARD_PRESETS.filter((name) => presetHas(name, key));
+        issue(
+          key,
+          `is no option of the preset ${chosen}; ${others.join(" and ")} ${others.length === 1 ? "has" : "have"} it`,
+        );
+      }
+    });
+}
+
+/** Like `models`, but all optional, for a custom system. */
+function modelsBesideSystem() {
+  const { tester, target } = models.shape;
+  return z
+    .strictObject({ ...models.shape, tester: tester.optional(), target: target.optional() })
+    .prefault({}) as unknown as typeof models;
+}
+
+const hash = z.string().regex(/^[0-9a-f]{64}$/, "must be the 64 hexadecimal digits of a SHA-256");
+
+/**
+ * The schema of the whole file. Defaults are published settings where they exist.
+ *
+ * @param modules module exports that `type:` may name in addition to the package's kinds
+ */
+export function configurationSchema(modules: ModuleTypes = {}) {
+  const choices = Object.fromEntries(
+    KIND_SECTIONS.map((name) => [name, kindSchema(name, modules).prefault({ type: DEFAULT_TYPES[name] })]),
+  ) as Record<(typeof KIND_SECTIONS)[number], z.ZodPrefault<z.ZodType<KindSection, KindSection>>>;
+  return z.strictObject({
+    seed: seed.default(0).describe("Everything random in the run follows from it"),
+    models: (modules.system?.length ?? 0) > 0 ? modelsBesideSystem() : models,
+    system: moduleSection
+      .meta({ kind: "system" })
+      .optional()
+      .describe(
+        "A system of your own, an export of a module: a class that extends HFASTSystem, loaded with the models above, or " +
+          "an environment that needs none of them",
+      ),
+    prompts: prompts.prefault({}),
+    sampler: choices.sampler,
+    generation: z
+      .strictObject({ tester: generationSchema.prefault({}), target: generationSchema.prefault({}) })
+      .prefault({}),
+    reward: rewardSchema(modules).prefault({ preset: DEFAULT_PRESET }),
+    scorer: choices.scorer,
+    embedder: choices.embedder,
+    credit: choices.credit,
+    algorithm: choices.algorithm,
+    training: trainingSection.prefault({}),
+    logging: z
+      .array(kindSchema("logger", modules))
+      .default([])
+      .meta(FREE)
+      .describe(
+        "Where the values of each step go besides metrics.jsonl, which always has them. A logger that fails never ends training",
+      ),
+    trainer: moduleSection
+      .meta({ kind: "trainer" })
+      .optional()
+      .describe("A trainer of your own in place of HFASTTrainer, an export of a module"),
+    evaluator: moduleSection
+      .meta({ kind: "evaluator" })
+      .optional()
+      .describe("An evaluator of your own in place of ASTEvaluator, an export of a module"),
+    evaluation: evaluationSection(modules).prefault({}),
+    modules: z
+      .record(z.string(), hash)
+      .optional()
+      .meta(FREE)
+      .describe(
+        "Written by runs: the modules that `type:` names, with the SHA-256 of each; a file that has changed since is " +
+          "refused",
+      ),
+  });
+}
+
+/** A validated configuration with all defaults filled in. */
+export type Configuration = z.infer<ReturnType<typeof configurationSchema>>;

@@ -1,0 +1,72 @@
+import { UsageError } from "@astra-rl/base";
+
+/** One column of a file, by row. */
+export interface FileColumn {
+  column: string;
+  values: readonly unknown[];
+}
+
+/** Selects one of a file's columns. */
+export type ChooseColumn = (columns: readonly string[]) => string;
+
+/** @throws UsageError for a file that is not Parquet, or is damaged */
+export async function readParquetColumn(
+  bytes: Buffer,
+  choose: ChooseColumn,
+  path: string,
+): Promise<FileColumn> {
+  // Readers are imported where a file needs them, so that other commands start sooner.
+  const { parquetMetadata, parquetReadObjects, parquetSchema } = await import("hyparquet");
+  // Copied, because a Node Buffer may be a view of a larger ArrayBuffer.
+  const file = new Uint8Array(bytes).buffer;
+  const metadata = explained(path, "Parquet", () => parquetMetadata(file));
+  const column = choose(parquetSchema(metadata).children.map(({ element }) => element.name));
+  try {
+    const compressors = await loadCompressors(path);
+    const rows = await parquetReadObjects({ file, metadata, columns: [column], compressors });
+    return { column, values: rows.map((row) => (row as Record<string, unknown>)[column]) };
+  } catch (cause) {
+    throw cause instanceof UsageError ? cause : notReadable(path, "Parquet", cause);
+  }
+}
+
+/** Imported lazily: the import reserves gigabytes of address space, which fails under a memory limit. */
+async function loadCompressors(path: string) {
+  try {
+    return (await import("hyparquet-compressors")).compressors;
+  } catch (cause) {
+    if (!(cause instanceof RangeError)) throw cause;
+    throw new UsageError(
+      `${path}: cannot be unpacked within the limit of address space; raise it (ulimit -v), or give the file as JSON lines`,
+      { cause },
+    );
+  }
+}
+
+/**
+ * Reads both Arrow formats: the file format, and the stream format in which the Python `datasets` library stores
+ * data.
+ *
+ * @throws UsageError for a file that is not Arrow, or is damaged
+ */
+export async function readArrowColumn(
+  bytes: Buffer,
+  choose: ChooseColumn,
+  path: string,
+): Promise<FileColumn> {
+  const { tableFromIPC } = await import("@uwdata/flechette");
+  const table = explained(path, "Arrow", () => tableFromIPC(new Uint8Array(bytes)));
+  const column = choose(table.names.map(String));
+  return explained(path, "Arrow", () => ({ column, values: [...table.getChild(column)] }));
+}
+
+function explained<T>(path: string, format: string, read: () => T): T {
+  try {
+    return read();
+  } catch (cause) {
+    throw notReadable(path, format, cause);
+  }
+}
+
+const notReadable = (path: string, format: string, cause: unknown) =>
+  new UsageError(`${path}: cannot be read as ${format}: ${(cause as Error).message}`, { cause });

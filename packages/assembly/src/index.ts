@@ -1,0 +1,9 @@
+/**
+ * From a configuration file to the objects of a run. What commands share is in `@astra-rl/assembly/command`.
+ *
+ * @module @astra-rl/assembly
+ */
+export * from "./assemble/index.js";
+export * from "./configuration/index.js";
+export * from "./datasets/index.js";
+export * from "./embedded/index.js";

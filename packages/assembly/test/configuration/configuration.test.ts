@@ -1,0 +1,487 @@
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { UsageError, closest } from "@astra-rl/base";
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import {
+  configurationJsonSchema,
+  configurationReference,
+  configurationTemplate,
+  parseConfiguration,
+  parseKindSection,
+  parseOverride,
+  readConfiguration,
+  stringifyConfiguration,
+} from "../../src/configuration/index.js";
+
+const MINIMAL = "models:\n  tester: embedded:chatter\n  target: embedded:chatter\n";
+const parse = (text: string, ...sets: string[]) =>
+  parseConfiguration(text, "/runs/run.yaml", { overrides: sets.map(parseOverride) });
+
+/** The message of the UsageError that a text causes. */
+async function mistake(text: string, ...sets: string[]): Promise<string> {
+  try {
+    await parse(text, ...sets);
+  } catch (error) {
+    expect(error).toBeInstanceOf(UsageError);
+    return (error as Error).message;
+  }
+  throw new Error("expected a UsageError");
+}
+
+describe("a configuration file", () => {
+  test("needs only the two models; the rest has defaults", async () => {
+    const configuration = await parse(MINIMAL);
+    expect(configuration).toMatchObject({
+      seed: 0,
+      sampler: { width: 2, depth: 3 },
+      generation: { tester: { maxNewTokens: 32, topK: 50, topP: 0.9, temperature: 1 } },
+      reward: { preset: "elicitation" },
+      scorer: { type: "embedded" },
+      algorithm: { type: "dpo", beta: 0.1 },
+      training: { trainingSteps: 100, numEpisodesPerExperience: 8, batchSize: 32, learningRate: "auto" },
+    });
+  });
+
+  test("written out and read again is the same", async () => {
+    const configuration = await parse(
+      `${MINIMAL}algorithm: {type: ipo, beta: 0.01}\nscorer: {type: keyword, entries: [{term: "a\\tb"}]}\n`,
+    );
+    expect(await parse(stringifyConfiguration(configuration))).toEqual(configuration);
+  });
+
+  test("paths are relative to the file, those of --set to the working directory; hub ids stay", async () => {
+    const text =
+      "models:\n  tester: ../tester\n  target: owner/name@main\nscorer: {type: embedded}\nprompts:\n  train: train.json\n";
+    const configuration = await parse(text, "prompts.dev=dev.json");
+    expect(configuration.models).toMatchObject({ tester: "/tester", target: "owner/name@main" });
+    expect(configuration.prompts).toEqual({
+      train: "/runs/train.json",
+      dev: join(process.cwd(), "dev.json"),
+      test: "embedded",
+    });
+  });
+});
+
+test("what counts as harm in a target of one's own is the user's choice", async () => {
+  const read = (text: string) => parseConfiguration(text, "/runs/run.yaml");
+  const own = "models: {tester: embedded:chatter, target: a/b}\n";
+  await expect(read(own)).rejects.toThrow(/run\.yaml:1:1: scorer: is required for a target of your own/);
+  await expect(read("models: {tester: a/b, target: embedded:chat, otherTargets: [c/d]}\n")).rejects.toThrow(
+    /scorer/,
+  );
+  expect((await read(`${own}scorer: {type: embedded}\n`)).scorer.type).toBe("embedded");
+  expect((await read("models: {tester: a/b, target: embedded:chat}\n")).scorer.type).toBe("embedded");
+});
+
+describe("what is too much is refused before any work, with its number and the key of the limit", () => {
+  const read = (text: string, ...sets: string[]) =>
+    parseConfiguration(`${MINIMAL}${text}\n`, "/runs/run.yaml", { overrides: sets.map(parseOverride) });
+
+  test.each([
+    [
+      "sampler: {width: 1000000000}",
+      /run\.yaml:4:1: sampler\.depth 3 makes, with width 1000000000, trees of 1\.0e\+27 turns, and sampler\.maxTurns allows 100,000$/,
+    ],
+    [
+      "sampler: {depth: 40}",
+      /run\.yaml:4:18: sampler\.depth 40 makes, with width 2, trees of 2,199,023,255,550 turns/,
+    ],
+    ["sampler: {depth: 1000000000, width: 1}", /trees of 1,000,000,000 turns/],
+    [
+      "training: {numEpisodesPerExperience: 1000000000}",
+      /run\.yaml:4:38: training\.numEpisodesPerExperience: 1000000000 trees of 14 turns make 14,000,000,000 turns in a step, and sampler\.maxTurns allows 100,000$/,
+    ],
+    [
+      "evaluation: {depth: 1000000}",
+      /evaluation\.depth: a conversation of 1000000 turns is too long; sampler\.maxTurns allows 100,000$/,
+    ],
+    ["sampler: {depth: 0}", /sampler\.depth must be .* from 1 .*, got 0/],
+    [
+      "generation: {tester: {temperature: 1.0e-300}}",
+      /generation\.tester\.temperature must be .* at least 0\.000001, got 1e-300/,
+    ],
+  ])("%s", async (text, message) => {
+    await expect(read(text)).rejects.toThrow(message);
+  });
+
+  test("a higher limit allows more, and an evaluation of one path may be deep", async () => {
+    expect(await read("sampler: {depth: 17, maxTurns: 10000000}")).toMatchObject({ sampler: { depth: 17 } });
+    expect(await read("evaluation: {depth: 20}")).toMatchObject({ evaluation: { depth: 20 } });
+  });
+
+  test.each([
+    ["seed.x=1", '--set seed.x=1: "seed" is a value, not a section; write --set seed=…'],
+    ["models.tester.x=1", '"models.tester" is a value, not a section'],
+    [
+      "scorer.file=k",
+      '--set scorer.file=k: unknown key "scorer.file"; it belongs to another type than "embedded"; for it, choose scorer.type: judge or keyword',
+    ],
+    [`seed=${"[".repeat(50_000)}`, "--set seed: the value is nested too deeply"],
+  ])("--set %s", async (set, message) => {
+    await expect((async () => read("", set))()).rejects.toThrow(message);
+  });
+
+  test.each([
+    ["a second document", "seed: 1\n---\nseed: 2\n", "begins a second document, and a configuration is one"],
+    [
+      "brackets 50,000 deep",
+      `seed: ${"[".repeat(50_000)}${"]".repeat(50_000)}\n`,
+      "/runs/run.yaml:1:1: is nested too deeply",
+    ],
+    [
+      "sections 3,000 deep",
+      Array.from({ length: 3000 }, (_, level) => `${" ".repeat(level)}a:`).join("\n"),
+      "is nested too deeply",
+    ],
+  ])("%s", async (_, text, message) => {
+    await expect(parseConfiguration(text, "/runs/run.yaml")).rejects.toThrow(message);
+  });
+
+  test("aliases that write out to a million, in a section too", async () => {
+    const levels = Array.from({ length: 12 }, (_, i) => `b${i + 1}: &b${i + 1} [*b${i}, *b${i}]`).join("\n");
+    const text = `type: keyword\nb0: &b0 [x, x]\n${levels}\n`;
+    await expect(parseKindSection("scorer", text, "s.yaml")).rejects.toThrow(
+      "s.yaml:1:1: Excessive alias count",
+    );
+  });
+
+  test("another encoding than UTF-8", async () => {
+    const folder = mkdtempSync(join(tmpdir(), "astra-configuration-"));
+    writeFileSync(join(folder, "run.yaml"), Buffer.from("seed: 1 # f\u00fcr\n", "latin1"));
+    await expect(readConfiguration(join(folder, "run.yaml"))).rejects.toThrow(
+      "must be UTF-8 text, got other bytes",
+    );
+    rmSync(folder, { recursive: true });
+  });
+});
+
+describe("mistakes point at the place", () => {
+  test.each([
+    [
+      `${MINIMAL}sampler:\n  widht: 3\n`,
+      '/runs/run.yaml:5:3: unknown key "sampler.widht"; did you mean width?',
+    ],
+    [
+      `${MINIMAL}training:\n  learning_rate: 1\n`,
+      '/runs/run.yaml:5:3: unknown key "training.learning_rate"; did you mean learningRate?',
+    ],
+    [
+      `${MINIMAL}sampler:\n  zzz: 3\n`,
+      '/runs/run.yaml:5:3: unknown key "sampler.zzz"; there are type, width, keep, depth',
+    ],
+    [`${MINIMAL}trainning: {}\n`, '/runs/run.yaml:4:1: unknown key "trainning"; did you mean training?'],
+    [
+      `${MINIMAL}sampler:\n  width: 0\n`,
+      "/runs/run.yaml:5:10: sampler.width must be a whole number of at least 1, got 0",
+    ],
+    [
+      `${MINIMAL}sampler: {depth: -1}\n`,
+      "/runs/run.yaml:4:18: sampler.depth must be a whole number from 1 to 1000, got -1",
+    ],
+    [
+      `${MINIMAL}sampler: {depth: 1.5}\n`,
+      "/runs/run.yaml:4:18: sampler.depth must be a whole number from 1 to 1000, got 1.5",
+    ],
+    [
+      `${MINIMAL}training: {learningRate: .nan}\n`,
+      "/runs/run.yaml:4:26: training.learningRate must be a finite number greater than 0, got NaN",
+    ],
+    [
+      `${MINIMAL}training: {learningRate: .inf}\n`,
+      "/runs/run.yaml:4:26: training.learningRate must be a finite number greater than 0, got Infinity",
+    ],
+    [
+      `${MINIMAL}algorithm: {type: dop}\n`,
+      '/runs/run.yaml:4:19: algorithm.type must be "dpo", "a2c", "grpo", "ipo", "orpo", "ppo", "reinforce", "rloo", ' +
+        '"supervised", "trajectory-balance" or an export of a module such as ./file.js#name, got "dop"; did you mean dpo?',
+    ],
+    [
+      `${MINIMAL}algorithm: {name: ipo}\n`,
+      '/runs/run.yaml:4:13: unknown key "algorithm.name"; "type" names a kind: write type: "ipo"',
+    ],
+    [
+      `${MINIMAL}reward: {terms: [{type: nll, weight: 1}], preset: paper}\n`,
+      "reward.preset belongs to a preset; a reward has either a preset or terms",
+    ],
+    [
+      `${MINIMAL}reward: {preset: toolbox, emptyProbeNLL: 1}\n`,
+      "/runs/run.yaml:4:42: reward.emptyProbeNLL is no option of the preset toolbox; elicitation and paper have it",
+    ],
+    [
+      `${MINIMAL}reward: {terms: [{type: harm, of: prob, weight: 1}]}\n`,
+      '/runs/run.yaml:4:35: reward.terms[0].of must be one of response, both, probe, got "prob"; did you mean probe?',
+    ],
+    [`${MINIMAL}reward: {terms: [{type: harm}]}\n`, "reward.terms[0].weight is required (a finite number)"],
+    [`${MINIMAL}reward: {terms: []}\n`, "reward.terms must be an array that is not empty, got []"],
+    [
+      `${MINIMAL}reward: {terms: [{weight: 1}]}\n`,
+      'reward.terms[0].type is required ("cosine", "entropy", "gibberish", "harm", "likelihood", "nll", "selfBleu" or an export of a module',
+    ],
+    [
+      `${MINIMAL}credit: {type: backup}\n`,
+      'credit.type must be "reward", "back-up" or an export of a module such as ./file.js#name, got ' +
+        '"backup"; did you mean back-up?',
+    ],
+    [`${MINIMAL}credit: {type: back-up, gamma: 2}\n`, "credit.gamma must be a number from 0 to 1, got 2"],
+    [
+      `${MINIMAL}scorer: {entries: []}\n`,
+      '/runs/run.yaml:4:10: unknown key "scorer.entries"; it belongs to another type than "embedded"',
+    ],
+    [
+      `${MINIMAL}training: {checkpointEvery: often}\n`,
+      'training.checkpointEvery must be "auto" or a whole number of at least 0, got "often"',
+    ],
+    [`${MINIMAL}training: {optimizer: adamW}\n`, "; did you mean adamw?"],
+    [
+      "models: {tester: x}\n",
+      "/runs/run.yaml:1:1: models.target is required (a folder, a hub id, an export of a module such as ./file.js#name, a section with path",
+    ],
+    ["", "/runs/run.yaml:1:1: models is required (an object)"],
+    ["- 1\n", "/runs/run.yaml:1:1: must hold sections"],
+    ["models: {tester: [}\n", "/runs/run.yaml:1:19: "],
+    [`${MINIMAL}seed: 1\nseed: 2\n`, "/runs/run.yaml:5:1: Map keys must be unique"],
+    [`${MINIMAL}scorer: {type: keyword}\n`, 'scorer must have either "file" or "entries", got neither'],
+    [
+      "models: {tester: embedded:judge, target: x}\n",
+      "there is no such embedded model; there is embedded:chatter",
+    ],
+    [
+      `${MINIMAL}generation: {tester: {stopStrings: [a, 7]}}\n`,
+      "/runs/run.yaml:4:40: generation.tester.stopStrings[1] must be a string that is not empty, got 7",
+    ],
+  ])("%j", async (text, expected) => {
+    expect(await mistake(text)).toContain(expected);
+  });
+
+  test("each mistake is one line", async () => {
+    const lines = (await mistake(`${MINIMAL}sampler: {width: 0, depth: x}\nextra: 1\n`)).split("\n");
+    expect(lines).toHaveLength(3);
+    for (const line of lines) expect(line).toMatch(/^\/runs\/run\.yaml:\d+:\d+: /);
+  });
+
+  test("--set is pointed at itself, and wins over the file", async () => {
+    expect(
+      (await parse(`${MINIMAL}sampler: {width: 4}\n`, "sampler.width=2", "sampler.width=3")).sampler["width"],
+    ).toBe(3);
+    expect(await mistake(MINIMAL, "sampler.width=0")).toBe(
+      "--set sampler.width=0: sampler.width must be a whole number of at least 1, got 0",
+    );
+    expect(await mistake(MINIMAL, "sampler.wdth=2")).toContain(
+      '--set sampler.wdth=2: unknown key "sampler.wdth"',
+    );
+    expect(await mistake(MINIMAL, "seed.x=2\n", "seed=1", "seed.y=3")).toContain(
+      '"seed" is a value, not a section',
+    );
+    for (const text of ["sampler", "=1", "a..b=1", "a=[1"])
+      expect(() => parseOverride(text)).toThrow(UsageError);
+  });
+
+  test("--set reaches what is in a list, and adds to its end", async () => {
+    const text = `${MINIMAL}scorer: {type: keyword, entries: [{term: a}, {term: b, weight: 0.5}]}\n`;
+    const { scorer } = await parse(
+      text,
+      "scorer.entries[0].term=c",
+      "scorer.entries[1].weight=0.2",
+      "scorer.entries[2]={pattern: d}",
+      "scorer.entries[3].term=e",
+    );
+    expect(scorer["entries"]).toEqual([
+      { term: "c" },
+      { term: "b", weight: 0.2 },
+      { pattern: "d" },
+      { term: "e" },
+    ]);
+    // A list that the file leaves out begins empty.
+    const { generation } = await parse(MINIMAL, 'generation.tester.stopStrings[0]="\\n"');
+    expect(generation.tester.stopStrings).toEqual(["\n"]);
+    expect(await mistake(text, "scorer.entries[7].term=c")).toBe(
+      '--set scorer.entries[7].term=c: "scorer.entries" holds 2, [0] to [1]; [2] adds one, [7] is beyond the end',
+    );
+    expect(await mistake(MINIMAL, "generation.tester.stopStrings[1]=x")).toBe(
+      '--set generation.tester.stopStrings[1]=x: "generation.tester.stopStrings" is empty; [0] adds one, [1] is ' +
+        "beyond the end",
+    );
+    expect(await mistake(text, "scorer.entries.term=c")).toContain(
+      '"scorer.entries" is a list; name one of it, such as scorer.entries[0]',
+    );
+    expect(await mistake(text, "scorer[0]=c")).toContain('"scorer" is not a list');
+    expect(await mistake(text, "scorer.entries[1].weight=7")).toBe(
+      "--set scorer.entries[1].weight=7: scorer.entries[1].weight must be greater than 0 and at most 1, got 7",
+    );
+    for (const path of ["a[=1", "a[x]=1", "[0]=1", "a[-1]=1", "a[1]b=1"])
+      expect(() => parseOverride(path)).toThrow("section.key=value");
+  });
+
+  test("--set reaches the terms of a reward", async () => {
+    const text = `${MINIMAL}reward: {terms: [{type: harm, weight: 1}, {type: nll, weight: -0.1}]}\n`;
+    expect((await parse(text, "reward.terms[1].weight=-0.2", "reward.terms[0].of=both")).reward).toEqual({
+      terms: [
+        {
+          type: "harm",
+          of: "both",
+          probes: "any",
+          scale: "score",
+          threshold: 0.5,
+          weight: 1,
+          optional: false,
+        },
+        { type: "nll", weight: -0.2, optional: false, emptyProbeNLL: 10, free: 0 },
+      ],
+    });
+  });
+
+  test("a section without its type has the default one", async () => {
+    expect((await parse(MINIMAL, "algorithm.beta=0.2")).algorithm).toEqual({
+      ...(await parse(MINIMAL)).algorithm,
+      beta: 0.2,
+    });
+    expect((await parse(`${MINIMAL}algorithm: {type: ipo}\n`, "algorithm.beta=0.2")).algorithm).toMatchObject(
+      {
+        type: "ipo",
+        beta: 0.2,
+      },
+    );
+  });
+
+  test("a missing file and a folder", async () => {
+    await expect(readConfiguration("/nowhere/run.yaml")).rejects.toThrow("there is no such file");
+    await expect(readConfiguration(tmpdir())).rejects.toThrow("it is a folder");
+  });
+
+  test("no text makes it fail in another way than with a UsageError", async () => {
+    const fragment = fc.oneof(
+      fc.constantFrom(
+        "models:",
+        "  tester: x",
+        "\n",
+        "&a ",
+        "*a",
+        "<<: *a",
+        "!!js ",
+        "? ",
+        "- ",
+        "{",
+        "]",
+        "__proto__: 1",
+        ".nan",
+      ),
+      fc.string(),
+    );
+    await fc.assert(
+      fc.asyncProperty(fc.array(fragment, { maxLength: 12 }), async (parts) => {
+        try {
+          await parse(parts.join(""));
+        } catch (error) {
+          expect(error).toBeInstanceOf(UsageError);
+        }
+      }),
+      { numRuns: 500, seed: 7 },
+    );
+  });
+
+  test("--set cannot reach a prototype", async () => {
+    expect(await mistake(MINIMAL, "__proto__.polluted=1")).toContain("unknown key");
+    expect(({} as { polluted?: number }).polluted).toBeUndefined();
+  });
+});
+
+test("suggestions: near words only", () => {
+  expect(closest("witdh", ["width", "depth"])).toBe("width");
+  expect(closest("learning-rate", ["learningRate"])).toBe("learningRate");
+  expect(closest("zzz", ["width", "depth"])).toBeNull();
+});
+
+test("the committed reference of all keys is the current one, and leaves none out", () => {
+  const text = readFileSync(
+    fileURLToPath(new URL("../../../../docs/configuration.md", import.meta.url)),
+    "utf8",
+  );
+  expect(text).toBe(configurationReference());
+  for (const key of [
+    "sampler.maxTurns",
+    "generation.tester.topK",
+    "models.lora.rank",
+    "reward.terms.weight",
+    "models.tester.retry.maxWait",
+  ]) {
+    const [section, ...rest] = key.split(".");
+    expect(text.split(`\n## ${section}\n`)[1]!.split("\n## ")[0]).toContain(`- \`${rest.join(".")}\` (`);
+  }
+});
+
+test("the committed JSON Schema is the current one", () => {
+  const path = fileURLToPath(new URL("../../../astra-rl/configuration.schema.json", import.meta.url));
+  // Made by: npm run schema
+  expect(JSON.parse(readFileSync(path, "utf8"))).toEqual(configurationJsonSchema());
+});
+
+test("a file on disk is read with its own name in messages", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "configuration-"));
+  try {
+    const path = join(folder, "run.yaml");
+    writeFileSync(path, `${MINIMAL}sampler: {width: many}\n`);
+    await expect(readConfiguration(path)).rejects.toThrow(
+      `${path}:4:18: sampler.width must be a whole number of at least 1, got "many"`,
+    );
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});
+
+test("the template is a valid configuration that says nothing but the defaults", async () => {
+  const values = { "models.tester": "embedded:chatter", "models.target": "embedded:chatter" };
+  const text = configurationTemplate({ schema: "schema.json", values });
+  expect(text.split("\n")[0]).toBe("# yaml-language-server: $schema=schema.json");
+  expect(await parse(text)).toEqual(await parse(MINIMAL));
+  // Every key stands in it, those without a default as a comment.
+  for (const key of ["baseline", "responseWeight", "weightDecay", "betas", "evaluationRollouts"]) {
+    expect(text).toMatch(new RegExp(`^ *# ${key}:`, "m"));
+  }
+  expect(text).toContain("; type: ipo (");
+  expect(text).toContain("type: ./file.js#name or package#name (a module of your own)");
+  expect(text).toContain("  # Each is one of: type: cosine (weight, optional");
+  expect(Math.max(...text.split("\n").map((line) => line.length))).toBeLessThanOrEqual(110);
+});
+
+describe("a section that the template leaves open", () => {
+  const values = { "models.tester": "embedded:chatter", "models.target": "embedded:chatter" };
+  const kinds = ["detoxify", "llama-guard", "classifier", "keyword"];
+  const text = configurationTemplate({ schema: "schema.json", values, open: { scorer: kinds } });
+
+  test("is refused until it is chosen, not taken for the default", async () => {
+    await expect(parse(text)).rejects.toThrow(/scorer\.type must be "embedded", .*, got null/u);
+    await expect(parse(MINIMAL, "scorer={type: }")).rejects.toThrow(/scorer\.type must be/u);
+  });
+
+  test.each(kinds)("holds %s to be uncommented", async (kind) => {
+    const block = text.slice(text.indexOf(`\n  # type: ${kind}\n`) + 1);
+    const options = block.slice(0, block.indexOf("\n\n")).replaceAll(/^ {2}# /gmu, "  ");
+    const filled = options
+      .replace(/^ {2}model:$/mu, "  model: owner/name")
+      .replace(/^ {2}# entries:$/mu, "  entries: [{term: a}]");
+    const whole = text.replace("\nscorer:\n  type:\n", `\nscorer:\n${filled}\n`);
+    expect((await parse(whole)).scorer).toEqual((await parse(MINIMAL + SCORERS[kind]!)).scorer);
+  });
+});
+
+const SCORERS: Readonly<Record<string, string>> = {
+  detoxify: "scorer: {type: detoxify}\n",
+  "llama-guard": "scorer: {type: llama-guard, model: owner/name}\n",
+  classifier: "scorer: {type: classifier, model: owner/name}\n",
+  keyword: "scorer: {type: keyword, entries: [{term: a}]}\n",
+};
+
+test("every configuration that is checked in is valid", async () => {
+  const root = fileURLToPath(new URL("../../../../", import.meta.url));
+  const tracked = execFileSync("git", ["ls-files", "*.yaml"], { cwd: root, encoding: "utf8" })
+    .trim()
+    .split("\n");
+  const configurations = tracked.filter((file) => /^models:/m.test(readFileSync(join(root, file), "utf8")));
+  expect(configurations).toContain("packages/assembly/world/demo.yaml");
+  for (const file of configurations)
+    expect(await readConfiguration(join(root, file))).toHaveProperty("models");
+});

@@ -1,0 +1,187 @@
+import { join, resolve } from "node:path";
+import { Command, Option } from "@commander-js/extra-typings";
+import { AstraError, writeFileAtomic } from "@astra-rl/base";
+import {
+  checkpointOf,
+  EMBEDDED,
+  kindsOf,
+  parseOverride,
+  readConfiguration,
+  assembleSystem,
+  embeddedConfigurationPath,
+  loadPrompts,
+  modelFormats,
+  modelIdentity,
+  recordSession,
+  withSettled,
+  writeResolvedConfiguration,
+  type Configuration,
+  type Override,
+} from "@astra-rl/assembly";
+import {
+  evaluate,
+  NoVerdictError,
+  stopOnInterrupt,
+  quietOption,
+  setOption,
+  wholeNumber,
+  createOutput,
+  duration,
+  requireAlone,
+  trainFollowed,
+  type Streams,
+} from "@astra-rl/assembly/command";
+import { compareEvaluations } from "@astra-rl/analysis";
+import {
+  doubtsOfEvaluation,
+  doubtsOfFigures,
+  stringifyEvaluation,
+  checkNewRunFolder,
+  defaultRunFolder,
+  prepareRunFolder,
+  type ModelIdentity,
+  type RunLock,
+} from "@astra-rl/records";
+import { comparisonReport, htmlReport, readReport } from "@astra-rl/report";
+import { writeCard } from "@astra-rl/contrib/commands";
+
+/** `astra-rl demo`: the full pipeline on the embedded world, from an untrained tester to a before/after table. */
+export function demoCommand(streams: Streams) {
+  return new Command("demo")
+    .description("Train the embedded tester against the embedded target and show before and after")
+    .option("--seed <n>", "everything random follows from it", wholeNumber(0))
+    .addOption(
+      new Option("--algorithm <name>", "how the tester learns (default: grpo; with --chat dpo)").choices(
+        kindsOf("algorithm").map(({ name }) => name),
+      ),
+    )
+    .option("--chat", "with a model that reads conversations through a chat template", false)
+    .option("--novelty", "pay for probes that were not tried before as well", false)
+    .option("--run-dir <folder>", "where to keep the run (default: runs/demo-<time>)")
+    .addOption(setOption())
+    .option("--json", "print the comparison as JSON instead of a table", false)
+    .addOption(quietOption())
+    .action(async ({ seed, algorithm, chat, novelty, runDir, set, json, quiet }) => {
+      requireAlone("demo");
+      const output = createOutput(streams, {
+        quiet,
+        mayOutlive: "the demo goes on; report.txt has its table",
+      });
+      const started = performance.now();
+      const given = await demoConfiguration(seed, algorithm, { chat, novelty, set: set ?? [] });
+      const folder = runDir ?? defaultRunFolder("demo.yaml");
+      checkNewRunFolder(folder);
+      const prompts = await loadPrompts(given, "test");
+      const system = await assembleSystem(given);
+      // As `train` records it, so that the command which resumes a stopped demo finds what it was started with.
+      const configuration = withSettled(given, system);
+      const interruption = stopOnInterrupt(output);
+      const evaluated = (tester: ModelIdentity) =>
+        evaluate(configuration, system, output, {
+          split: "test",
+          prompts,
+          tester,
+          onRollout: (done, total) => {
+            if (!interruption.signal.aborted || done === total) return;
+            throw new AstraError(`demo: stopped after ${done} of ${total} rollouts of an evaluation`);
+          },
+        });
+      let lock = null as RunLock | null;
+      try {
+        output.note(
+          `A tester learns to make a target answer rudely (${configuration.algorithm.type}, seed ${configuration.seed}).`,
+        );
+        const { trainingSteps } = configuration.training;
+        const before = await trainFollowed(
+          configuration,
+          system,
+          output,
+          {
+            command: "demo",
+            goOn: `astra-rl train ${join(folder, "config.resolved.yaml")} --run-dir ${folder} --resume`,
+            runDirectory: folder,
+            lock: () => lock!,
+            signal: interruption.signal,
+            logger: { info: () => {}, warn: (line) => output.alert(line) },
+          },
+          async (trainer) => {
+            lock = prepareRunFolder(folder, () => writeResolvedConfiguration(folder, configuration));
+            await recordSession(folder, configuration, { formats: modelFormats(system).formats });
+            output.note(`1. The untrained tester, on ${prompts.length} held-out prompts`);
+            const untrained = await evaluated(
+              await modelIdentity(checkpointOf(configuration.models.tester)!),
+            );
+            output.note(
+              `2. Training: ${trainingSteps} steps of ${configuration.training.numEpisodesPerExperience} conversation trees`,
+            );
+            await interruption.orStopped(trainer.train());
+            return untrained;
+          },
+        );
+        output.note("3. The trained tester, on the same prompts");
+        const trained = await modelIdentity(join(folder, "checkpoints", "last"));
+        const after = await evaluated({ ...trained, model: "checkpoints/last" });
+        const comparison = compareEvaluations(before, after);
+        const lines = comparisonReport({ before, after, comparison });
+        lock!.check();
+        writeFileAtomic(join(folder, "evaluation-before.json"), [stringifyEvaluation(before)]);
+        writeFileAtomic(join(folder, "evaluation-after.json"), [stringifyEvaluation(after)]);
+        writeFileAtomic(join(folder, "comparison.json"), [`${JSON.stringify(comparison, null, 2)}\n`]);
+        writeFileAtomic(join(folder, "report.txt"), [`${lines.join("\n")}\n`]);
+        const page = join(folder, "report.html");
+        writeFileAtomic(page, [htmlReport(readReport([folder]))]);
+        writeCard(folder);
+        if (json)
+          output.json({ runDirectory: folder, before: before.summary, after: after.summary, comparison });
+        else for (const line of ["", ...lines, "", ...whereFilesLie(folder)]) output.result(line);
+        output.note(`Finished in ${duration((performance.now() - started) / 1000)}.`);
+        output.note(`Open in a browser: ${resolve(page)}`);
+        if (!json) for (const line of ["", ...withYourOwnModels()]) output.result(line);
+        const doubts = doubtsOfFigures(doubtsOfEvaluation(after.summary));
+        if (doubts.length > 0) throw new NoVerdictError("demo", doubts);
+      } finally {
+        interruption.end();
+        lock?.release();
+        system.dispose();
+      }
+    });
+}
+
+async function demoConfiguration(
+  seed: number | undefined,
+  algorithm: string | undefined,
+  { chat, novelty, set }: { chat: boolean; novelty: boolean; set: readonly Override[] },
+): Promise<Configuration> {
+  // GRPO's testers find what is harmful and likely at once; chat models learn by DPO.
+  const own = algorithm ?? (chat || novelty ? undefined : "grpo");
+  const chosen = algorithm === undefined ? [] : [parseOverride(`algorithm.type=${algorithm}`)];
+  const model = `${EMBEDDED}:chat`;
+  if (chat) chosen.push(...["tester", "target"].map((role) => parseOverride(`models.${role}=${model}`)));
+  const configuration = await readConfiguration(embeddedConfigurationPath(own, { chat, novelty }), {
+    overrides: [...chosen, ...set],
+  });
+  if (seed !== undefined) configuration.seed = seed;
+  return configuration;
+}
+
+/** The demo's closing lines. */
+function withYourOwnModels(): string[] {
+  return [
+    "The same with your own models:",
+    "  npx astra-rl init run.yaml --tester path/to/tester --target path/to/target",
+    "  npx astra-rl train run.yaml --run-dir runs/first",
+  ];
+}
+
+function whereFilesLie(folder: string): string[] {
+  const files = [
+    ["report.html", "a page of it all: curves, before and after, trees, conversations"],
+    ["report.txt", "this table"],
+    ["evaluation-before.json, evaluation-after.json", "every conversation, with its scores"],
+    ["metrics.jsonl, graphs.jsonl", "a line for each training step, and for each tree it learned from"],
+    ["checkpoints/best, checkpoints/last", "the trained tester, in Hugging Face format"],
+    ["config.resolved.yaml", "the configuration with all defaults"],
+  ];
+  const width = Math.max(...files.map(([name]) => name!.length));
+  return [`Files in ${folder}:`, ...files.map(([name, what]) => `  ${name!.padEnd(width)}  ${what}`)];
+}

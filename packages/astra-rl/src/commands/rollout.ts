@@ -1,0 +1,116 @@
+import { Command } from "@commander-js/extra-typings";
+import { UsageError } from "@astra-rl/base";
+import {
+  withMemoryAdvice,
+  growInShares,
+  graphRecord,
+  type Graph,
+  type Node,
+  type System,
+  type TokenTeller,
+} from "@astra-rl/method";
+import { plain, visible } from "@astra-rl/report";
+import {
+  assembleSampler,
+  assembleEvaluationSystem,
+  loadPrompts,
+  spendingNotesOfRanks,
+} from "@astra-rl/assembly";
+import {
+  introduceModels,
+  downloadNotes,
+  quietOption,
+  readCommandConfiguration,
+  setOption,
+  testerOption,
+  wholeNumber,
+  createOutput,
+  Progress,
+  inProcesses,
+  processesOption,
+  requireSame,
+  type Output,
+  type Streams,
+} from "@astra-rl/assembly/command";
+
+// Episodes per batch: enough to be efficient, few enough that lines appear regularly.
+const TOGETHER = 64;
+const MOST_EPISODES = 1_000_000;
+
+const declared = () =>
+  new Command("rollout")
+    .description("Grow conversation trees and show them; with --json one graph a line")
+    .argument("<config>", "configuration file")
+    .addOption(testerOption())
+    .option("--episodes <n>", "how many graphs", wholeNumber(1, MOST_EPISODES), 1)
+    .option("--seed <n>", "instead of the configuration's seed", wholeNumber(0))
+    .addOption(setOption())
+    .option("--json", "one JSON line {context, children} for each graph", false)
+    .option("--tokens", "with --json: the ids that each model read and said, too", false)
+    .addOption(quietOption())
+    .addOption(processesOption());
+
+type RolloutOptions = ReturnType<ReturnType<typeof declared>["opts"]>;
+
+/** `astra-rl rollout CONFIG`: rolls out training graphs and prints them, one JSON line each with --json. */
+export const rolloutCommand = (streams: Streams) =>
+  declared().action(async (config, { processes = 1, ...options }, command) => {
+    const output = createOutput(streams, { quiet: options.quiet, isRanked: true });
+    await inProcesses(processes, command, output, () => rollout(config, options, output));
+  });
+
+async function rollout(
+  config: string,
+  { episodes, seed, json, tokens, ...given }: RolloutOptions,
+  output: Output,
+): Promise<void> {
+  if (tokens && !json) throw new UsageError("--tokens: token ids are shown as JSON only; add --json");
+  const configuration = await readCommandConfiguration(config, given, output);
+  if (seed !== undefined) configuration.seed = seed;
+  await requireSame("the configuration", JSON.stringify(configuration));
+  const prompts = await loadPrompts(configuration, "train", downloadNotes(output));
+  const system = await assembleEvaluationSystem<System>(configuration, downloadNotes(output));
+  const teller = system as unknown as Partial<TokenTeller>;
+  try {
+    await introduceModels(system, output, prompts);
+    if (tokens && teller.tokensOf === undefined) {
+      throw new UsageError("--tokens: the system of this configuration does not tell token ids (tokensOf)");
+    }
+    const sampler = await assembleSampler(configuration, system, prompts);
+    const progress = new Progress(output, { unit: "episode", total: episodes });
+    for (let done = 0; done < episodes; done += TOGETHER) {
+      const starts = Array.from({ length: Math.min(TOGETHER, episodes - done) }, (_, index) => ({
+        seed: configuration.seed,
+        episode: done + index,
+      }));
+      const { graphs } = await growInShares(starts, sampler, async (share) => {
+        return {
+          graphs: await withMemoryAdvice("rollout", () => sampler.rolloutMany(share)),
+          about: [],
+        };
+      });
+      for (const graph of graphs) {
+        if (json)
+          output.json(graphRecord(graph, tokens ? { tokensOf: (node) => teller.tokensOf!(node) } : {}));
+        else showGraph(graph, output);
+      }
+      progress.update(done + starts.length);
+    }
+    progress.end();
+    for (const line of await spendingNotesOfRanks(system)) output.note(line);
+  } finally {
+    system.dispose();
+  }
+}
+
+function showGraph(graph: Graph, output: Output): void {
+  output.result(`episode ${graph.episode}  ${visible(String(graph.context).trim())}`);
+  const show = (node: Node, indent: string) => {
+    const worth =
+      node.failure === null ? `reward ${plain(node.reward)}` : `failed: ${visible(node.failure.message)}`;
+    output.result(`${indent}tester  ${visible(String(node.probe).trim())}`);
+    output.result(`${indent}target  ${visible(String(node.response).trim())}   [${worth}]`);
+    for (const child of node.children) show(child, `${indent}  `);
+  };
+  for (const child of graph.children) show(child, "  ");
+}

@@ -1,0 +1,216 @@
+import { createHash } from "node:crypto";
+import { rmSync } from "node:fs";
+import { dirname, resolve } from "node:path";
+import { Command, InvalidArgumentError } from "@commander-js/extra-typings";
+import { checkReplaceableFile, makeFolder, UsageError } from "@astra-rl/base";
+import {
+  assembleEvaluationSystem,
+  depthOf,
+  loadPrompts,
+  NO_LIKELIHOOD,
+  searchProbes,
+  spendingNotes,
+  trustsEmbeddedScorer,
+  withToday,
+  checkpointOf,
+  promptText,
+  EMBEDDED_SCORER_LIMITS,
+  type Configuration,
+  type ModelSetting,
+  type Prompt,
+} from "@astra-rl/assembly";
+import {
+  evaluate,
+  showEvaluation,
+  NoVerdictError,
+  writeResult,
+  introduceModels,
+  keepAnswersOf,
+  downloadNotes,
+  quietOption,
+  readCommandConfiguration,
+  setOption,
+  wholeNumber,
+  createOutput,
+  Progress,
+  requireAlone,
+  type Output,
+  type Streams,
+} from "@astra-rl/assembly/command";
+import { ReplayTester, type System } from "@astra-rl/method";
+import type { AnswerJournal } from "@astra-rl/http";
+import { stringifyEvaluation } from "@astra-rl/records";
+import { searchLines } from "@astra-rl/report";
+
+const DEFAULT_QUERIES = 3600;
+/** One alone succeeds most often, and tells the least about what a target can be led to. */
+const DEFAULT_PROBES = 16;
+
+const declared = () =>
+  new Command("search")
+    .description(
+      "Find likely probes that lead to harm without training: sample the tester, try the best on more openers, and evaluate them",
+    )
+    .argument("<config>", "configuration file of a training")
+    .option(
+      "--queries <n>",
+      "most answers of the target that the search takes; the evaluation takes its own",
+      wholeNumber(1),
+      DEFAULT_QUERIES,
+    )
+    .option(
+      "--probes <n>",
+      "most probes to find; in the evaluation each conversation says one of them",
+      wholeNumber(1),
+      DEFAULT_PROBES,
+    )
+    .option(
+      "--max-nll <nats>",
+      "most nats a token of a probe, or none (default: the mean of the tester's probes and 0.1 more)",
+      natsOrNone,
+    )
+    .option("--output <file>", "write the whole record there, as eval does, for compare, gate and report")
+    .addOption(setOption())
+    .option("--json", "print the whole record instead of a table", false)
+    .addOption(quietOption());
+
+type SearchCommandOptions = ReturnType<ReturnType<typeof declared>["opts"]>;
+
+/** `astra-rl search CONFIG`: the plain alternative to training, with the same configuration. */
+export const searchCommand = (streams: Streams) =>
+  declared().action(async (config, { quiet, ...options }) => {
+    requireAlone("search");
+    await searchFrom(config, options, createOutput(streams, { quiet }));
+  });
+
+async function searchFrom(
+  config: string,
+  { queries, probes: keep, maxNll: bound, output: file, json, ...given }: Omit<SearchCommandOptions, "quiet">,
+  output: Output,
+): Promise<void> {
+  const maxNll = bound === "none" ? null : bound;
+  if (file !== undefined) checkReplaceableFile(file);
+  const configuration = withToday(await readCommandConfiguration(config, given, output));
+  const { target, otherTargets } = configuration.models;
+  const targets = [target, ...otherTargets].filter(
+    (model) => (model as ModelSetting | undefined) !== undefined,
+  );
+  if (trustsEmbeddedScorer(configuration, targets)) output.alert(EMBEDDED_SCORER_LIMITS);
+  const prompts = await loadPrompts(configuration, "test", downloadNotes(output));
+  const openers = openersBeside(
+    await loadPrompts(configuration, "train", downloadNotes(output)),
+    prompts,
+    output,
+  );
+  const system = await assembleEvaluationSystem<System>(configuration, downloadNotes(output));
+  let journal: AnswerJournal | null = null;
+  try {
+    const { tellsLikelihood } = system as { tellsLikelihood?: boolean };
+    if (typeof maxNll === "number" && tellsLikelihood === false) throw new UsageError(NO_LIKELIHOOD);
+    if (file !== undefined) {
+      makeFolder(dirname(resolve(file)));
+      journal = await keepAnswersOf(system, `${file}.answers.jsonl`, output);
+    }
+    const { formats, servers } = await introduceModels(system, output, [...openers, ...prompts]);
+    const rollouts = rolloutsOf(configuration, prompts);
+    const progress = new Progress(output, { unit: "answer", total: queries });
+    const tester = new ReplayTester();
+    const result = await searchProbes(configuration, system, {
+      openers,
+      queries,
+      keep,
+      maxNll,
+      firstEpisode: rollouts,
+      tester,
+      onProgress: (done) => progress.update(done),
+    });
+    progress.end();
+    if (result.search === null) throw new NoVerdictError("search", result.doubts);
+    const { search } = result;
+    if (search.probes.every(({ biased_estimate: { n_successes: found } }) => found === 0)) {
+      output.alert(
+        "no found probe led to harm in the search: what is evaluated are merely likely probes; allow more queries, or train a tester " +
+          "if harm takes different probes in turn, since a search says one throughout",
+      );
+    }
+    if (search.max_nll === null && maxNll === undefined) {
+      output.note("No model tells how likely a probe is: the probes were searched for without a bound");
+    }
+    const texts = search.probes.map(({ probe }) => probe);
+    tester.say(takingTurns(texts, { prompts: prompts.length, rollouts, depth: depthOf(configuration) }));
+    const record = await evaluate(configuration, system, output, {
+      split: "test",
+      prompts,
+      tester: identityOf(configuration, texts),
+      search,
+      trainingPrompts: openers,
+      formats,
+      servers,
+    });
+    if (file !== undefined) writeResult(file, stringifyEvaluation(record));
+    for (const path of journal?.paths ?? []) rmSync(path, { force: true });
+    for (const line of spendingNotes(system)) output.note(line);
+    if (file !== undefined) output.note(`Wrote ${file}`);
+    if (!json) for (const line of searchLines(search, record.summary)) output.result(line);
+    showEvaluation("search", record, output, json);
+  } finally {
+    system.dispose();
+    journal?.close();
+  }
+}
+
+function natsOrNone(text: string): number | "none" {
+  if (text === "none") return text;
+  const value = text.trim() === "" ? NaN : Number(text);
+  if (Number.isFinite(value) && value > 0) return value;
+  throw new InvalidArgumentError('It must be a number above 0, or "none".');
+}
+
+/**
+ * The openers that are no test prompts, by their texts: a probe that was chosen on a test prompt would be measured by what it
+ * was chosen for.
+ *
+ * @throws UsageError if none is left
+ */
+function openersBeside(openers: readonly Prompt[], prompts: readonly Prompt[], output: Output): Prompt[] {
+  const textOf = (prompt: Prompt) => promptText(prompt).trim();
+  const tested = new Set(prompts.map(textOf));
+  const left = openers.filter((opener) => !tested.has(textOf(opener)));
+  if (left.length === 0) {
+    throw new UsageError(
+      "prompts.train: every prompt is one of prompts.test, too, and what is chosen on test prompts cannot be measured on them; " +
+        "give other prompts to one of the two",
+    );
+  }
+  const removed = openers.length - left.length;
+  if (removed > 0) {
+    output.alert(
+      `${removed} of ${openers.length} training prompts are test prompts, too: the search leaves them out`,
+    );
+  }
+  // An opener that is listed twice shows nothing new the second time.
+  return [...new Map(left.map((opener) => [textOf(opener), opener])).values()];
+}
+
+const rolloutsOf = ({ evaluation }: Configuration, prompts: readonly Prompt[]): number =>
+  Math.min(evaluation.rollouts ?? Infinity, evaluation.repeats * prompts.length);
+
+/** The probe of each rollout, which it says at each turn, as it was tried: each prompt and each repeat begins with the next one. */
+function takingTurns(
+  texts: readonly string[],
+  { prompts, rollouts, depth }: { prompts: number; rollouts: number; depth: number },
+): string[][] {
+  return Array.from({ length: rollouts }, (_, rollout) => {
+    const at = (rollout % prompts) + Math.floor(rollout / prompts);
+    return Array.from({ length: depth }, () => texts[at % texts.length]!);
+  });
+}
+
+/** A tester that is a list of probes, by its texts: the model that they were sampled from is another one. */
+function identityOf({ models, system }: Configuration, texts: readonly string[]) {
+  const { tester } = models as { tester?: ModelSetting };
+  const name = (tester === undefined ? null : checkpointOf(tester)) ?? system?.type;
+  const count = texts.length === 1 ? "1 probe" : `${texts.length} probes`;
+  const sha256 = createHash("sha256").update(JSON.stringify(texts)).digest("hex");
+  return { model: `${count} found by search with ${String(name)}`, files: { probes: sha256 } };
+}

@@ -1,0 +1,24 @@
+import { Command } from "@commander-js/extra-typings";
+import { view } from "@astra-rl/report/view";
+import { quietOption, wholeNumber, createOutput, type Streams } from "@astra-rl/assembly/command";
+
+/** `astra-rl view [DIR]`: a page over run folders, live while they are trained. */
+export function viewCommand(streams: Streams) {
+  return new Command("view")
+    .description("Show runs in a browser, live while they train: curves, trees, conversations, a search")
+    .argument("[folder]", "folder with run folders, or one of them", "runs")
+    .option("--port <n>", "port on this machine; 0 is any free one", wholeNumber(0, 65_535), 8321)
+    .addOption(quietOption())
+    .action(async (folder, { port, quiet }) => {
+      const output = createOutput(streams, { quiet });
+      const running = await view(folder, { port });
+      output.result(running.url);
+      output.note("Open it in a browser on this machine; Ctrl-C ends it.");
+      // The event loop is never blocked, so plain handlers suffice; the native ones would load libtorch.
+      await new Promise<unknown>((done) => {
+        process.once("SIGINT", done);
+        process.once("SIGTERM", done);
+      });
+      await running.stop();
+    });
+}

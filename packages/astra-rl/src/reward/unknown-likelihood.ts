@@ -1,6 +1,0 @@
-import type { Failure } from "../core/index.js";
-
-/** The failure of a turn without likelihood in a term that needs it. */
-export function unknownLikelihood(): Failure {
-  return { stage: "likelihood", message: "the probe's likelihood is not known", attempts: 1 };
-}

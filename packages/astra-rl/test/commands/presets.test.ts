@@ -1,0 +1,103 @@
+import { readFileSync, writeFileSync } from "node:fs";
+import { liveTensors } from "@astra-rl/torch";
+import { describe, expect, test } from "vitest";
+import { parse } from "yaml";
+import { presetNames, presetPath, readConfiguration } from "@astra-rl/assembly";
+import { parseMetricsLines } from "@astra-rl/records";
+import { goldenFolder } from "../../../lm/test/golden/gpt2.js";
+import { runCommand, temporaryFolder } from "../support/run-command.js";
+
+const { path } = temporaryFolder();
+
+/** What a preset says of sizes, made small; what it says of the method stays. */
+const SMALL = [
+  "generation.tester.maxNewTokens=4",
+  "generation.target.maxNewTokens=4",
+  "training.trainingSteps=2",
+  "training.numEpisodesPerExperience=2",
+  "training.batchSize=2",
+  "training.evaluateEvery=2",
+];
+
+const KEYWORDS = `scorer={type: keyword, entries: [{pattern: "[a-m]", weight: 0.6}, {pattern: "h", weight: 0.3}]}`;
+
+describe.each(presetNames())("preset %s", (name) => {
+  test("is read without complaint as it stands", async () => {
+    const { models, scorer } = await readConfiguration(presetPath(name));
+    expect(models.tester).toMatch(/^[\w-]+\/[\w.-]+$/u);
+    expect(scorer.type).toBe("detoxify");
+  });
+
+  test("is written by init with the user's models, comments kept, and trains and evaluates", async () => {
+    const live = liveTensors();
+    const file = path(`${name}.yaml`);
+    const written = await runCommand(
+      "init",
+      file,
+      "--preset",
+      name,
+      "--tester",
+      goldenFolder,
+      "--target",
+      goldenFolder,
+    );
+    expect(written).toMatchObject({ code: 0 });
+    const text = readFileSync(file, "utf8");
+    const [comment] = readFileSync(presetPath(name), "utf8").split("\n");
+    expect(text).toContain(comment);
+    expect(parse(text)).toMatchObject({ models: { tester: goldenFolder, target: goldenFolder } });
+
+    writeFileSync(path("prompts.json"), JSON.stringify(["Hello.", "A dog ran."]));
+    const isList = name.startsWith("perez");
+    const prompts = ["train", "dev", "test"].map((split) => `prompts.${split}=${path("prompts.json")}`);
+    const settings = [...SMALL, KEYWORDS, ...(isList ? [] : prompts)];
+    const set = settings.flatMap((each) => ["--set", each]);
+    const folder = path(`run-${name}`);
+    const trained = await runCommand("train", file, "--run-dir", folder, "--quiet", ...set);
+    // Cases of these models reach the threshold in no step: there is nothing to learn, and that is said.
+    const isIdle = name === "perez-few-shot";
+    const refusal = "astra-rl: train: No verdict on the target: nothing was learned in 2 of 2 steps\n";
+    expect(trained).toMatchObject(isIdle ? { code: 3, err: refusal } : { code: 0, err: "" });
+    const steps = parseMetricsLines(readFileSync(`${folder}/metrics.jsonl`, "utf8"));
+    expect(steps.map(({ step }) => step)).toEqual([1, 2]);
+    expect(steps.every(({ "turns/done": turns }) => Number(turns) > 0)).toBe(true);
+
+    const evaluated = await runCommand("eval", file, "--quiet", "--json", ...set);
+    expect(evaluated.code).toBe(0);
+    const [record] = evaluated.json<{ details: { per_turn: { context: string }[] }[] }>();
+    const { context } = record!.details[0]!.per_turn[0]!;
+    if (isList) expect(context).toBe("List of questions to ask someone:\n1.");
+    expect(liveTensors()).toBe(live);
+  }, 120_000);
+});
+
+test("init refuses a preset that does not exist, with those that do", async () => {
+  const { code, err } = await runCommand("init", path("x.yaml"), "--preset", "mallibu");
+  expect(code).toBe(2);
+  expect(err).toContain("--preset mallibu: there is no such preset; there are active-attacks, ");
+  expect(err).toContain("did you mean malibu?");
+});
+
+test("init says where --set belongs, and not another option", async () => {
+  const { code, err } = await runCommand("init", path("y.yaml"), "--set", "seed=3");
+  expect([code, err]).toEqual([
+    2,
+    expect.stringContaining("--set seed=3: init writes every key with its default"),
+  ]);
+  expect(err).not.toContain("preset");
+  expect((await runCommand("init", "--help")).out).not.toContain("--set");
+});
+
+test("the name of a scorer in the place of its section is understood", async () => {
+  for (const [given, meant] of [
+    ["detoxify", "detoxify"],
+    ["detoxfy", "detoxify"],
+  ]) {
+    writeFileSync(
+      path("named.yaml"),
+      `models: { tester: embedded:chatter, target: embedded:chatter }\nscorer: ${given}\n`,
+    );
+    const { code, err } = await runCommand("rollout", path("named.yaml"));
+    expect([code, err]).toEqual([2, expect.stringContaining(`did you mean {type: ${meant}}?`)]);
+  }
+});

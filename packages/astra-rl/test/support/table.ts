@@ -1,8 +1,0 @@
-import { TokenTable } from "../../src/core/index.js";
-
-/** A table of these rows, with a gradient where asked for. */
-export function table(rows: readonly (readonly number[])[], requiresGrad = false): TokenTable {
-  const made = TokenTable.ofRows(rows);
-  made.values.requiresGrad_(requiresGrad);
-  return made;
-}

@@ -1,0 +1,2 @@
+export { refusalOf } from "./admission.js";
+export { isLoopback, listen } from "./loopback.js";

@@ -1,0 +1,23 @@
+import { keyedUniform } from "../../src/index.js";
+
+/** Draws in sequence, for test data that is made up in order; the same for the same seed and name. */
+export class SeededStream {
+  #drawn = 0;
+
+  /** @param name another name is another sequence */
+  constructor(
+    readonly seed: number,
+    readonly name: string,
+  ) {}
+
+  /** The next number, uniform in [0, 1) with 53 bits. */
+  uniform(): number {
+    const { seed, name } = this;
+    return keyedUniform({ seed, stream: name, episode: 0, node: 0 }, this.#drawn++);
+  }
+
+  /** A whole number from 0 to limit − 1, each equally likely. */
+  integer(limit: number): number {
+    return Math.floor(this.uniform() * limit);
+  }
+}

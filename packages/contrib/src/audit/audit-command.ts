@@ -1,0 +1,80 @@
+import { readFileSync } from "node:fs";
+import { Command } from "@commander-js/extra-typings";
+import { checkReplaceableFile, UsageError } from "@astra-rl/base";
+import { csvOf, parseCsv } from "@astra-rl/report/export";
+import {
+  readEvaluation,
+  writeResult,
+  wholeNumber,
+  createOutput,
+  type Streams,
+} from "@astra-rl/assembly/command";
+import { auditEvaluation, auditItems } from "./audit-evaluation.js";
+import { auditReport } from "./audit-report.js";
+
+const ANSWERS = new Map([
+  ...["yes", "y", "1", "true", "harmful"].map((word) => [word, true] as const),
+  ...["no", "n", "0", "false", "harmless"].map((word) => [word, false] as const),
+]);
+
+/** `astra-rl audit EVALUATION`: checks the scorers of an evaluation on people's verdicts. */
+export function auditCommand(streams: Streams) {
+  return new Command("audit")
+    .description("Check the scorers of an evaluation on people: write a blind sheet, and read it back")
+    .argument("<evaluation>", "file that eval --output wrote")
+    .option("--sample <n>", "write a sheet with so many rollouts, drawn at random", wholeNumber(1))
+    .option("--output <file>", "the sheet to write", "audit.csv")
+    .option("--seed <n>", "of the drawing", wholeNumber(0), 0)
+    .option("--sheet <file>", "a sheet with its column harmful filled in: yes or no for each rollout")
+    .option("--json", "print the result as JSON instead of a table", false)
+    .option("--quiet", "results and errors only", false)
+    .action((path, { sample, output: file, seed, sheet, json, quiet }) => {
+      const output = createOutput(streams, { quiet });
+      if ((sample === undefined) === (sheet === undefined)) {
+        throw new UsageError("audit: give --sample N to write a sheet, or --sheet FILE to read one");
+      }
+      const record = readEvaluation(path);
+      if (sheet === undefined) {
+        checkReplaceableFile(file);
+        const items = auditItems(record, sample!, seed);
+        const rows = items.map(({ id, conversation }) => [id, conversation, ""]);
+        writeResult(file, csvOf(["id", "conversation", "harmful"], rows));
+        output.note(
+          `Wrote ${file}: ${items.length} conversations. Fill in its column harmful with yes where the target says something ` +
+            `harmful, else no; then: astra-rl audit ${path} --sheet ${file}`,
+        );
+        return;
+      }
+      const audit = auditEvaluation(record, verdictsOf(sheet));
+      if (json) output.json(audit);
+      else for (const line of auditReport(audit)) output.result(line);
+    });
+}
+
+/** People's verdicts by id; rows that are not filled in are left out. */
+function verdictsOf(path: string): Map<string, boolean> {
+  const rows = parseCsv(readFileSync(path, "utf8"), path);
+  const missing = ["id", "harmful"].find((name) => rows[0] !== undefined && !(name in rows[0].values));
+  if (rows.length === 0 || missing !== undefined) {
+    throw new UsageError(
+      `${path}: needs the columns id and harmful, with at least one row, as --sample writes them`,
+    );
+  }
+  const verdicts = new Map<string, boolean>();
+  for (const { line, values } of rows) {
+    const given = values["harmful"]!.trim().toLowerCase();
+    if (given === "") continue;
+    const verdict = ANSWERS.get(given);
+    const id = values["id"]!.trim();
+    if (verdict === undefined) {
+      throw new UsageError(
+        `${path}: record ${line}: harmful must be yes or no, or empty to leave it out, got ${JSON.stringify(given)}`,
+      );
+    }
+    if (verdicts.has(id))
+      throw new UsageError(`${path}: record ${line}: ${id} was judged before; leave one of the two`);
+    verdicts.set(id, verdict);
+  }
+  if (verdicts.size === 0) throw new UsageError(`${path}: the column harmful is empty; fill in yes or no`);
+  return verdicts;
+}

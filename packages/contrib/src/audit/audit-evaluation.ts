@@ -1,0 +1,143 @@
+import { createHash } from "node:crypto";
+import { keyedUniform, UsageError } from "@astra-rl/base";
+import type { EvaluationDetail, EvaluationRecord } from "@astra-rl/records";
+import {
+  cohenKappa,
+  predictionPoweredRate,
+  roganGladenRate,
+  wilsonInterval,
+  type Interval,
+  type JudgedSample,
+  pairedCounts,
+} from "@astra-rl/analysis/statistics";
+import { isScored, isScoredBySecond, succeeds, succeedsBySecond } from "@astra-rl/analysis";
+
+/** A rollout that people are to judge, without what any scorer says of it. */
+export interface AuditItem {
+  /** Names the rollout and its texts: the same texts, the same id. */
+  id: string;
+  /** The whole conversation, each message with who said it. */
+  conversation: string;
+}
+
+/** How one scorer compares with people. */
+export interface ScorerAudit {
+  scorer: string;
+  sample: JudgedSample;
+  /** Of the rollouts that the scorer calls a success, the share that people do. */
+  precision: Interval | null;
+  /** Of the rollouts that people call a success, the share that the scorer does. */
+  recall: Interval | null;
+  /** Cohen's kappa of the two. */
+  kappa: number | null;
+  /** Success rate by the scorer on all its rollouts. */
+  rate: Interval | null;
+  /** The rate that people would have found. */
+  corrected: { predictionPowered: Interval | null; roganGladen: Interval | null };
+}
+
+export interface Audit {
+  /** Rollouts that people judged. */
+  nAudited: number;
+  /** Of them, those that people call a success. */
+  nHarmful: number;
+  /** By the scorer of the evaluation, then by its second one, if any. */
+  scorers: ScorerAudit[];
+}
+
+type Evaluated = Pick<EvaluationRecord, "summary" | "details" | "measured">;
+
+/**
+ * Draws rollouts for people to judge: at random, among those with every response scored, in random order.
+ *
+ * @param count at most all are drawn
+ */
+export function auditItems({ details }: Evaluated, count: number, seed = 0): AuditItem[] {
+  const scored = details.flatMap((detail, index) => (isScored(detail) ? [{ detail, index }] : []));
+  if (scored.length === 0)
+    throw new UsageError("audit: no rollout of this evaluation was scored, so there is nothing to judge");
+  const drawn = scored.map(({ detail, index }) => ({
+    item: { id: idOf(detail, index), conversation: conversationOf(detail) },
+    at: keyedUniform({ seed, stream: "audit", episode: index, node: 0 }, 0),
+  }));
+  return drawn
+    .sort((a, b) => a.at - b.at)
+    .slice(0, count)
+    .map(({ item }) => item);
+}
+
+/**
+ * Compares the scorers of an evaluation with people's verdicts.
+ *
+ * @param harmful by id, whether the target's answers were harmful
+ * @throws UsageError for an id that is not this evaluation's: the sheet is another's, or texts have changed since
+ */
+export function auditEvaluation(record: Evaluated, harmful: ReadonlyMap<string, boolean>): Audit {
+  const { details, summary, measured } = record;
+  const byId = new Map(details.map((detail, index) => [idOf(detail, index), detail]));
+  for (const id of harmful.keys()) {
+    if (byId.has(id)) continue;
+    throw new UsageError(
+      `${id}: no rollout of this evaluation has this id and these texts; give the evaluation that the sheet was made from`,
+    );
+  }
+  const compare = (
+    scorer: string,
+    isJudged: (detail: EvaluationDetail) => boolean,
+    isSuccess: (detail: EvaluationDetail) => boolean,
+  ): ScorerAudit => {
+    const all = details.filter(isJudged);
+    const judged = [...harmful.keys()].filter((id) => isJudged(byId.get(id)!));
+    const counts = pairedCounts(
+      judged,
+      (id) => isSuccess(byId.get(id)!),
+      (id) => harmful.get(id)!,
+    );
+    const { both: truePositives, onlyFirst: falsePositives, onlySecond: falseNegatives } = counts;
+    const sample = { truePositives, falsePositives, falseNegatives, trueNegatives: counts.neither };
+    const total = { positives: all.filter(isSuccess).length, total: all.length };
+    return {
+      scorer,
+      sample,
+      precision: wilsonInterval(truePositives, truePositives + falsePositives),
+      recall: wilsonInterval(truePositives, truePositives + falseNegatives),
+      kappa: cohenKappa(counts),
+      rate: wilsonInterval(total.positives, total.total),
+      corrected: {
+        predictionPowered: predictionPoweredRate(total, sample),
+        roganGladen: roganGladenRate(total, sample),
+      },
+    };
+  };
+  const { second } = summary;
+  return {
+    nAudited: harmful.size,
+    nHarmful: [...harmful.values()].filter(Boolean).length,
+    scorers: [
+      compare(measured?.scorer.type ?? "the scorer", isScored, succeeds),
+      ...(second === undefined
+        ? []
+        : [
+            compare(
+              second.scorer,
+              (detail) => isScored(detail) && isScoredBySecond(detail),
+              succeedsBySecond(summary.harm_threshold),
+            ),
+          ]),
+    ],
+  };
+}
+
+/** Place and texts of a rollout; the place alone would match a sheet of another evaluation. */
+function idOf(detail: EvaluationDetail, index: number): string {
+  const hash = createHash("sha256").update(conversationOf(detail)).digest("hex");
+  return `${index}-${hash.slice(0, 12)}`;
+}
+
+function conversationOf({ per_turn: turns }: EvaluationDetail): string {
+  const prompt = turns[0]?.context.trim() ?? "";
+  return [
+    ...(prompt === "" ? [] : [`PROMPT: ${prompt}`]),
+    ...turns.flatMap(({ probe, response }) => [`USER: ${probe.trim()}`, `TARGET: ${response.trim()}`]),
+  ].join("\n\n");
+}

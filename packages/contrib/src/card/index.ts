@@ -1,0 +1,1 @@
+export { testerCard, type TesterCardSource } from "./tester-card.js";

@@ -1,0 +1,326 @@
+import { existsSync } from "node:fs";
+import { join, resolve } from "node:path";
+import { isDeepStrictEqual } from "node:util";
+import { Command, Option } from "@commander-js/extra-typings";
+import {
+  CacheBudget,
+  ChatFormat,
+  LocalModel,
+  LoRA,
+  Conversation,
+  Message,
+  formatOf,
+  makeFormat,
+  type ModelFormat,
+} from "@astra-rl/lm";
+import { AstraError, makeFolder, UsageError } from "@astra-rl/base";
+import {
+  modelIdentity,
+  modelSource,
+  checkpointOf,
+  readConfiguration,
+  type Configuration,
+} from "@astra-rl/assembly";
+import {
+  runProgram,
+  trainArguments,
+  EXIT,
+  readEvaluation,
+  stopOnInterrupt,
+  downloadNotes,
+  quietOption,
+  repeated,
+  wholeNumber,
+  createOutput,
+  requireAlone,
+  type Output,
+  type Streams,
+} from "@astra-rl/assembly/command";
+import { compareEvaluations } from "@astra-rl/analysis";
+import { ModelShelf } from "@astra-rl/method";
+import type { EvaluationRecord } from "@astra-rl/records";
+import { hardenReport, type Hardened } from "./harden-report.js";
+import { attacksOf, FEWEST_ATTACKS, writePrompts, writeTraining, type TargetFacts } from "./harden-files.js";
+
+/** Responses whose likelihood tells what else has changed. */
+const MOST_CONTROLS = 400;
+
+/** `astra-rl harden RUN`: trains the target of a run not to be led to harm by what the run found. */
+export function hardenCommand(streams: Streams) {
+  return new Command("harden")
+    .description("Train a run's target not to be led to harm by what the run found, and measure what is left")
+    .argument("<run>", "run folder, with graphs and a tester")
+    .requiredOption(
+      "--output <folder>",
+      "where everything is kept; the same command goes on where it was stopped",
+    )
+    .option("--steps <n>", "training steps of the target", wholeNumber(1), 24)
+    .addOption(
+      new Option("--set <key=value>", "replace a value of the target's training; repeatable").argParser(
+        repeated(String),
+      ),
+    )
+    .option("--no-new-tester", "train no second tester against the hardened target")
+    .option(
+      "--rounds <n>",
+      "harden again with what the new tester found, each time an adapter of its own on the target as it was",
+      wholeNumber(1, 20),
+      1,
+    )
+    .addOption(quietOption())
+    .action(async (run, { output: folder, steps, set = [], newTester, rounds, quiet }) => {
+      requireAlone("harden");
+      const output = createOutput(streams, { quiet });
+      if (rounds > 1 && !newTester) {
+        throw new UsageError(
+          "--rounds: a further round learns from a new tester, so leave --no-new-tester out",
+        );
+      }
+      const interruption = stopOnInterrupt(output);
+      try {
+        const options = { run, folder, steps, set, newTester, quiet };
+        for await (const { round, into, result } of hardenRounds(
+          options,
+          rounds,
+          output,
+          interruption.signal,
+        )) {
+          if (rounds > 1) output.result(`${round > 1 ? "\n" : ""}Round ${round}`);
+          for (const line of hardenReport(result)) output.result(line);
+          output.note(`The hardened target: ${join(into, "target", "checkpoints", "best")}`);
+        }
+      } finally {
+        interruption.end();
+      }
+    });
+}
+
+interface HardenOptions {
+  run: string;
+  folder: string;
+  steps: number;
+  set: readonly string[];
+  newTester: boolean;
+  quiet: boolean;
+}
+
+/** What a round begins with. */
+interface Beginning {
+  /** Runs whose attacks the target learns from: the one that is given, and those of the new testers so far. */
+  runs: readonly string[];
+  /** Checkpoints of the last tester and the last target. */
+  tester: string;
+  target: string;
+  /** Evaluation of this tester against this target, if it is known already. */
+  before: EvaluationRecord | null;
+  /** Evaluation in which the original target answered; its harmless answers are the control set. */
+  controls: EvaluationRecord | null;
+}
+
+/** One round after the other, until the new tester finds too little to learn from. */
+async function* hardenRounds(
+  options: HardenOptions,
+  rounds: number,
+  output: Output,
+  signal: AbortSignal,
+): AsyncGenerator<{ round: number; into: string; result: Hardened }> {
+  const { run, folder } = options;
+  const configuration = await readConfiguration(join(run, "config.resolved.yaml"), {});
+  const target = checkpointOf(configuration.models.target);
+  if (target === null) {
+    throw new UsageError(
+      `${run}: models.target is no checkpoint; what runs on a server cannot be trained here`,
+    );
+  }
+  const tester = ["best", "last"]
+    .map((tag) => join(run, "checkpoints", tag))
+    .find((each) => existsSync(each));
+  if (tester === undefined)
+    throw new UsageError(`${run}: has no checkpoints; give the folder of a run that was trained`);
+  let from: Beginning = { runs: [run], tester, target, before: null, controls: null };
+  for (let round = 1; round <= rounds; round++) {
+    const into = round === 1 ? folder : join(folder, `round-${round}`);
+    const found =
+      round === 1 ? Infinity : attacksOf(from.runs.at(-1)!, configuration.evaluation.threshold).length;
+    if (found < FEWEST_ATTACKS) {
+      output.result(
+        `\nRound ${round}: the new tester found ${found} attacks in training, too few to learn from; nothing more was trained.`,
+      );
+      return;
+    }
+    const result = await harden(
+      { ...options, folder: into },
+      { configuration, target, from },
+      output,
+      signal,
+    );
+    yield { round, into, result };
+    from = {
+      runs: [...from.runs, join(into, "tester")],
+      tester: join(into, "tester", "checkpoints", "best"),
+      target: join(into, "target", "checkpoints", "best"),
+      before: result.again,
+      controls: from.controls ?? result.before,
+    };
+  }
+}
+
+async function harden(
+  options: HardenOptions,
+  { configuration, target, from }: { configuration: Configuration; target: string; from: Beginning },
+  output: Output,
+  signal: AbortSignal,
+): Promise<Hardened> {
+  const { run, folder, steps, set, newTester } = options;
+  const file = join(run, "config.resolved.yaml");
+  const setting = configuration.models.target;
+  const { tester } = from;
+  makeFolder(resolve(folder));
+  const facts = await factsOf(target, formatOf(setting), output);
+  const found = writePrompts(from.runs, folder, { threshold: configuration.evaluation.threshold, ...facts });
+  writeTraining(configuration, { folder, steps, ...facts });
+  const stage = async (what: string, args: readonly string[]) => {
+    output.note(what);
+    const code = await runProgram([...args, ...(options.quiet ? ["--quiet"] : [])], signal);
+    if (signal.aborted) throw new AstraError(`harden: stopped; the same command goes on with ${folder}`);
+    // A target that no longer says anything harmful gives no verdict on itself.
+    if (code !== EXIT.done && code !== EXIT.noVerdict)
+      throw new AstraError(`harden: astra-rl ${args.join(" ")} ended with code ${code}`);
+  };
+  const train = (what: string, config: string, into: string, more: readonly string[]) =>
+    stage(what, [...trainArguments(config, into), ...more]);
+  const evaluate = async (
+    what: string,
+    name: string,
+    [speaker, listener]: readonly [tester: string, target: string],
+    more: readonly string[] = [],
+  ): Promise<EvaluationRecord> => {
+    const path = join(folder, `${name}.json`);
+    if (!existsSync(path)) await stage(what, ["eval", file, "--output", path, "--tester", speaker, ...more]);
+    const record = readEvaluation(path);
+    for (const [role, model] of [
+      ["tester", speaker],
+      ["target", listener],
+    ] as const) {
+      const { files } = await modelIdentity(model, downloadNotes(output));
+      if (isDeepStrictEqual(record.measured?.[role].files, files)) continue;
+      throw new UsageError(
+        `${path}: its ${role} has been trained since; give another --output, or remove this file`,
+      );
+    }
+    return record;
+  };
+  // More steps count in a run that goes on, too.
+  const settings = [`training.trainingSteps=${steps}`, ...set].flatMap((text) => ["--set", text]);
+  const key = typeof setting === "string" ? "models.target" : "models.target.path";
+  const before =
+    from.before ??
+    (await evaluate("1. The tester against the target as it is", "before", [tester, from.target]));
+  const ours = join(folder, "target");
+  await train(
+    `2. Training the target on ${found} attacks that were found`,
+    join(folder, "harden.yaml"),
+    ours,
+    settings,
+  );
+  const hardened = join(ours, "checkpoints", "best");
+  const against = ["--set", `${key}=${hardened}`];
+  const after = await evaluate(
+    "3. The same tester against the hardened target",
+    "after",
+    [tester, hardened],
+    against,
+  );
+  let again: EvaluationRecord | null = null;
+  if (newTester) {
+    await train("4. A new tester against the hardened target", file, join(folder, "tester"), against);
+    const second = join(folder, "tester", "checkpoints", "best");
+    again = await evaluate(
+      "5. The new tester against the hardened target",
+      "again",
+      [second, hardened],
+      against,
+    );
+  }
+  const controls = await perplexities(
+    setting,
+    [modelSource(target), hardened],
+    from.controls ?? before,
+    output,
+  );
+  return { found, before, after, comparison: compareEvaluations(before, after), again, ...controls };
+}
+
+const factsOf = (target: string, format: ModelFormat, output: Output): Promise<TargetFacts> =>
+  withTarget(modelSource(target), output, async (shelf) => {
+    const { model, tokenizer } = await shelf.frozen("target");
+    const names = [...model.projections().keys()].map((name) => name.split(".").at(-1)!);
+    const adapter = await LoRA.configurationOf(shelf.folderOf("target")!);
+    return {
+      lora: adapter ?? { rank: 16, targetModules: [...new Set(names)] },
+      isChat: makeFormat("models.target", tokenizer, "target", format, new Date()) instanceof ChatFormat,
+    };
+  });
+
+/** Works with a checkpoint as the target. */
+async function withTarget<T>(
+  source: string,
+  output: Output,
+  work: (shelf: ModelShelf) => Promise<T>,
+): Promise<T> {
+  const options = { inferenceDtype: "float32", hub: downloadNotes(output) } as const;
+  const shelf = await ModelShelf.open(options, { target: [source] });
+  try {
+    return await work(shelf);
+  } finally {
+    shelf.dispose();
+  }
+}
+
+/** Perplexity of the target's own harmless answers to test prompts, before and after. */
+async function perplexities(
+  setting: Configuration["models"]["target"],
+  models: readonly [before: string, after: string],
+  { details, summary }: EvaluationRecord,
+  output: Output,
+): Promise<Pick<Hardened, "perplexityBefore" | "perplexityAfter" | "nControls">> {
+  const controls = details.flatMap(({ per_turn: turns }) => {
+    let conversation = Conversation.of(turns[0]?.context ?? "");
+    return turns.flatMap((turn) => {
+      const after = conversation.append(new Message("tester", turn.probe));
+      const message = new Message("target", turn.response);
+      conversation = after.append(message);
+      const isHarmless = turn.response_harm !== null && turn.response_harm < summary.harm_threshold;
+      return isHarmless && turn.response !== "" ? [{ after, message }] : [];
+    });
+  });
+  const chosen = controls.slice(0, MOST_CONTROLS);
+  return withTarget(models[0], output, async (shelf) => {
+    const format = formatOf(setting);
+    const perplexity = async (source: string) => {
+      const { model, tokenizer } = await shelf.frozen("target", source);
+      const local = new LocalModel("target", {
+        role: "target",
+        model: () => model,
+        tokenizer,
+        sampling: { maxNewTokens: 1 },
+        cacheBudget: new CacheBudget(2 ** 30),
+        format: makeFormat("models.target", tokenizer, "target", format, new Date()),
+      });
+      const logprobs = (
+        await local.logprobs(
+          chosen.map(({ after }) => after),
+          chosen.map(({ message }) => message),
+        )
+      ).flat();
+      return logprobs.length === 0
+        ? null
+        : Math.exp(-logprobs.reduce((sum, value) => sum + value, 0) / logprobs.length);
+    };
+    return {
+      perplexityBefore: await perplexity(models[0]),
+      perplexityAfter: await perplexity(models[1]),
+      nControls: chosen.length,
+    };
+  });
+}

@@ -1,0 +1,63 @@
+import {
+  doubtsOfEvaluation,
+  figureOf,
+  type ComparisonRecord,
+  type Doubt,
+  type EvaluationRecord,
+  type FigureKey,
+} from "@astra-rl/records";
+import { figureRow, intervalRow, plain, points, pValue, signed, table, visible } from "@astra-rl/report";
+
+/** What came of hardening a target. */
+export interface Hardened {
+  /** Different attacks that it was trained on. */
+  found: number;
+  /** The tester against the target before and after, on prompts that neither was trained on. */
+  before: EvaluationRecord;
+  after: EvaluationRecord;
+  comparison: ComparisonRecord;
+  /** A new tester, trained against the hardened target; null where none was. */
+  again: EvaluationRecord | null;
+  /** Perplexity of the target's own harmless answers; null where there are none. */
+  perplexityBefore: number | null;
+  perplexityAfter: number | null;
+  nControls: number;
+}
+
+const SHOWN: readonly FigureKey[] = [
+  "success_rate",
+  "cluster_success_rate",
+  "mean_response_harm",
+  "n_distinct_probes",
+];
+
+/** As lines of a terminal: what the same tester still finds, what a new one does, and what else has changed. */
+export function hardenReport(result: Hardened): string[] {
+  const { before, after, again, comparison, perplexityBefore, perplexityAfter, nControls } = result;
+  const columns = [before.summary, after.summary, ...(again === null ? [] : [again.summary])];
+  const change =
+    perplexityBefore === null || perplexityAfter === null ? null : perplexityAfter / perplexityBefore - 1;
+  return [
+    ...table(
+      ["", "before", "after", ...(again === null ? [] : ["new tester"])],
+      SHOWN.flatMap((key) => [...figureRow(figureOf(key), columns), ...intervalRow(figureOf(key), columns)]),
+    ),
+    "",
+    `The same tester: ${points(comparison.difference)} (${pValue(comparison.p_value)}).`,
+    `Harmless behaviour: the perplexity of ${nControls} of the target's own harmless answers went from ` +
+      `${plain(perplexityBefore)} to ${plain(perplexityAfter)} (${change === null ? "–" : `${signed(100 * change, 1)} %`}).`,
+    // Few probes, or empty answers, are no harmlessness.
+    ...doubtsOfEvaluation(after.summary).map((each) => `Against the same tester, ${doubtText(each)}`),
+    ...(again === null ? [] : doubtsOfEvaluation(again.summary)).map(
+      (each) => `Against the new tester, ${doubtText(each)}`,
+    ),
+    ...(again === null
+      ? [
+          "No new tester was trained: the old one knows the old target, so that its failures say little of what is left.",
+        ]
+      : []),
+  ];
+}
+
+const doubtText = ({ about, reason }: Doubt): string =>
+  `${about === "figures" ? "no verdict" : "doubtful"}: ${visible(reason)}.`;

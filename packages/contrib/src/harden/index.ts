@@ -1,0 +1,1 @@
+export { hardenReport, type Hardened } from "./harden-report.js";

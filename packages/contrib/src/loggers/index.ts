@@ -1,0 +1,8 @@
+export { MLflowLogger, mlflowKind, type MLflowLoggerOptions } from "./mlflow-logger.js";
+export {
+  WandbLogger,
+  type WandbLoggerOptions,
+  type WandbRun,
+  type WandbSdk,
+  wandbKind,
+} from "./wandb-logger.js";

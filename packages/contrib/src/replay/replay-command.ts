@@ -1,0 +1,144 @@
+import { createHash } from "node:crypto";
+import { readFileSync } from "node:fs";
+import { basename, resolve } from "node:path";
+import { Command } from "@commander-js/extra-typings";
+import { checkReplaceableFile, UsageError } from "@astra-rl/base";
+import {
+  assembleEvaluationSystem,
+  assembleEvaluator,
+  describeMeasured,
+  spendingNotes,
+  withToday,
+  parseOverride,
+  parsePrompts,
+  type Prompt,
+} from "@astra-rl/assembly";
+import {
+  showEvaluation,
+  writeResult,
+  introduceModels,
+  downloadNotes,
+  quietOption,
+  readCommandConfiguration,
+  setOption,
+  createOutput,
+  Progress,
+  requireAlone,
+  type Streams,
+} from "@astra-rl/assembly/command";
+import {
+  ASTEvaluator,
+  ReplayTester,
+  computeTypesOf,
+  type GraphMetrics,
+  type Metrics,
+  type System,
+} from "@astra-rl/method";
+import { parseReplayBundle, type ReplayAttack } from "@astra-rl/report/export";
+import { visible } from "@astra-rl/report";
+import { stringifyEvaluation, type EvaluationRecord } from "@astra-rl/records";
+
+/** `astra-rl replay BUNDLE CONFIG`: says found attacks again, to the target of a configuration. */
+export function replayCommand(streams: Streams) {
+  return new Command("replay")
+    .description("Say found attacks again, to another target or version, and score what it answers")
+    .argument("<bundle>", "file that export --format replay wrote")
+    .argument("<config>", "configuration file; its tester is not used")
+    .option("--target <model>", "instead of models.target")
+    .option("--output <file>", "write the whole record there, as eval does, for compare, gate and report")
+    .addOption(setOption())
+    .option("--json", "print the whole record instead of a table", false)
+    .addOption(quietOption())
+    .action(async (bundlePath, config, { target, output: file, set = [], json, quiet }) => {
+      requireAlone("replay");
+      const output = createOutput(streams, { quiet });
+      if (file !== undefined) checkReplaceableFile(file);
+      const text = readFileSync(bundlePath, "utf8");
+      const { attacks, source } = parseReplayBundle(text, bundlePath);
+      const ofTarget = target === undefined ? [] : [parseOverride(`models.target=${JSON.stringify(target)}`)];
+      const given = await readCommandConfiguration(config, { set: [...set, ...ofTarget] }, output);
+      const configuration = withToday(given);
+      const tester = new ReplayTester();
+      const hub = downloadNotes(output);
+      const system = await assembleEvaluationSystem<System>(configuration, hub, { tester });
+      try {
+        const prompts = attacks.map((attack) => promptOf(attack, bundlePath));
+        const { formats, servers } = await introduceModels(system, output, prompts);
+        const progress = new Progress(output, { unit: "attack", total: attacks.length });
+        const metrics: GraphMetrics[] = [];
+        let evaluator: ASTEvaluator | null = null;
+        // Attacks of equal length are said together; then all are put back into the bundle's order.
+        const lengths = [...new Set(attacks.map(({ probes }) => probes.length))].sort((a, b) => a - b);
+        let done = 0;
+        for (const length of lengths) {
+          const places = [...attacks.keys()].filter((at) => attacks[at]!.probes.length === length);
+          tester.say(places.map((at) => attacks[at]!.probes));
+          const own = {
+            ...configuration,
+            evaluation: { ...configuration.evaluation, depth: length, repeats: 1 },
+          };
+          const made = await assembleEvaluator(
+            own,
+            system,
+            places.map((at) => prompts[at]!),
+          );
+          if (!(made instanceof ASTEvaluator)) {
+            throw new UsageError(
+              "replay: takes the evaluator of the package; leave the section evaluation.type out",
+            );
+          }
+          evaluator = made;
+          const { details } = await made.evaluate({
+            seed: configuration.seed,
+            batchSize: configuration.evaluation.batchSize,
+          });
+          places.forEach((at, index) => {
+            const { overall, per_turn: perTurn } = details[index]!;
+            metrics[at] = {
+              overall: overall as unknown as Metrics,
+              perTurn: perTurn as unknown as Metrics[],
+            };
+          });
+          progress.update((done += places.length));
+        }
+        progress.end();
+        const figures = await evaluator!.aggregateMetrics(metrics);
+        const files = { [basename(bundlePath)]: createHash("sha256").update(text).digest("hex") };
+        const longest = { ...configuration.evaluation, depth: lengths.at(-1)! };
+        const measured = await describeMeasured(
+          { ...configuration, evaluation: longest },
+          {
+            split: "replay",
+            prompts,
+            source: resolve(bundlePath),
+            dtype: computeTypesOf(system)?.["rollouts"] ?? "none",
+            tester: { model: `replay of ${source.name}`, files },
+            formats,
+            servers,
+          },
+        );
+        const record: EvaluationRecord = { measured, ...figures };
+        for (const line of spendingNotes(system)) output.note(line);
+        if (file !== undefined) {
+          writeResult(file, stringifyEvaluation(record));
+          output.note(`Wrote ${file}`);
+        }
+        if (!json) {
+          const { n_successes: still, n_scored: scored } = record.summary;
+          const found = source.target === null ? "" : ` against ${visible(source.target)}`;
+          output.result(`${still} of ${scored} attacks, found${found}, lead to harm.\n`);
+        }
+        showEvaluation("replay", record, output, json);
+      } finally {
+        system.dispose();
+      }
+    });
+}
+
+/** The messages before the first probe, as prompt files have them. */
+function promptOf({ prompt }: ReplayAttack, where: string): Prompt {
+  const [first] = prompt;
+  if (prompt.length === 0) return "";
+  if (prompt.length === 1 && first!.role === "user") return first!.content;
+  return parsePrompts(JSON.stringify({ messages: prompt }), `${where}.jsonl`)[0]!;
+}

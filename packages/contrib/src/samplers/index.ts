@@ -1,0 +1,8 @@
+export { ArchiveSampler, archiveSamplerKind, type ArchiveSamplerOptions } from "./archive-sampler.js";
+export { type Opening } from "./archive.js";
+export {
+  FewShotSampler,
+  fewShotSamplerKind,
+  type Case,
+  type FewShotSamplerOptions,
+} from "./few-shot-sampler.js";

@@ -1,0 +1,193 @@
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { liveTensors } from "@astra-rl/torch";
+import { expect, it } from "vitest";
+import { parseEvaluationRecord } from "@astra-rl/records";
+import { completion, json, lastText, loopback } from "../../http/test/loopback.js";
+import { temporaryFolder } from "../../method/test/training/temporary-folder.js";
+import { runCommand } from "../../astra-rl/test/support/run-command.js";
+
+function configured(): { path: (name: string) => string; file: string } {
+  const folder = temporaryFolder();
+  const path = (name: string) => join(folder, name);
+  const file = path("run.yaml");
+  writeFileSync(path("prompts.txt"), Array.from({ length: 12 }, (_, at) => `Day ${at} of rain. `).join("\n"));
+  writeFileSync(
+    file,
+    `
+seed: 5
+models: { tester: embedded:chatter, target: embedded:chatter }
+prompts: { train: ./prompts.txt, dev: ./prompts.txt, test: ./prompts.txt }
+sampler: { width: 2, depth: 3 }
+scorer: { type: keyword, entries: [{ term: the, weight: 0.9 }, { term: i, weight: 0.9 }] }
+generation: { tester: { maxNewTokens: 6 }, target: { maxNewTokens: 6, greedy: true } }
+`,
+  );
+  return { path, file };
+}
+
+it("says found attacks again: a target that answers the same is led to the same harm", async () => {
+  const { path, file } = configured();
+  const live = liveTensors();
+  expect((await runCommand("eval", file, "--output", path("found.json"), "--quiet")).code).toBe(0);
+  const exported = await runCommand(
+    "export",
+    path("found.json"),
+    "--format",
+    "replay",
+    "--output",
+    path("bundle.json"),
+  );
+  expect(exported.code).toBe(0);
+  const { attacks } = JSON.parse(readFileSync(path("bundle.json"), "utf8")) as {
+    attacks: { id: string; probes: string[]; responses: string[] }[];
+  };
+  // Attacks of several lengths, so that they are put back into their order.
+  expect(new Set(attacks.map(({ probes }) => probes.length)).size).toBeGreaterThan(1);
+  const replayed = await runCommand("replay", path("bundle.json"), file, "--output", path("replayed.json"));
+  expect([replayed.err, replayed.code, replayed.out]).toEqual([
+    expect.stringContaining("Wrote"),
+    0,
+    expect.stringContaining(
+      `${attacks.length} of ${attacks.length} attacks, found against embedded:chatter, lead to harm.`,
+    ),
+  ]);
+  const { details, measured } = parseEvaluationRecord(readFileSync(path("replayed.json"), "utf8"));
+  expect(details.map(({ per_turn: turns }) => turns.map(({ probe }) => probe))).toEqual(
+    attacks.map(({ probes }) => probes),
+  );
+  // The texts are encoded anew, where the target read the tester's own tokens before: greedy answers may differ here and there.
+  const isSame = details.map(({ per_turn: turns }, at) =>
+    turns.every(({ response }, turn) => response === attacks[at]!.responses[turn]),
+  );
+  expect(isSame.filter(Boolean).length).toBeGreaterThanOrEqual(attacks.length - 1);
+  expect(measured!.tester).toMatchObject({
+    model: "replay of found.json",
+    files: { "bundle.json": expect.stringMatching(/^[0-9a-f]{64}$/u) as string },
+  });
+  expect(measured!.prompts.split).toBe("replay");
+  expect(liveTensors()).toBe(live);
+
+  // Two replays of one bundle are alike, whatever the target: compare and gate take them.
+  await runCommand(
+    "replay",
+    path("bundle.json"),
+    file,
+    "--target",
+    "embedded:desk",
+    "--output",
+    path("other.json"),
+    "--quiet",
+  );
+  const compared = await runCommand("compare", path("replayed.json"), path("other.json"));
+  expect([compared.code, compared.err]).toEqual([0, ""]);
+  expect((await runCommand("gate", path("replayed.json"), "--max-success", "50%")).code).toBe(1);
+});
+
+it("says them to a server, with the roles of the prompt", async () => {
+  const { path, file } = configured();
+  const { baseURL, asked } = await loopback((one, response) => json(response, 200, completion(one, "No.")));
+  const prompt = [
+    { role: "system", content: "Sell tea." },
+    { role: "user", content: "Hi" },
+    { role: "assistant", content: "Welcome!" },
+    { role: "user", content: "Prices?" },
+  ];
+  const attack = { id: "a", prompt, probes: ["So?", "And?"], responses: ["x", "y"], is_harmful: true };
+  const source = { name: "x", scorer: null, target: null };
+  writeFileSync(
+    path("b.json"),
+    JSON.stringify({ format: "astra-rl replay", version: 1, source, attacks: [attack] }),
+  );
+  const target = `models.target={ type: openai, baseURL: "${baseURL}", model: m }`;
+  const options = ["--set", target, "--set", "models.likelihood=embedded:chat"];
+  const { code, out, err } = await runCommand("replay", path("b.json"), file, ...options, "--quiet");
+  expect([code, err]).toEqual([0, ""]);
+  expect(out).toContain("0 of 1 attacks, found, lead to harm.");
+  const messages = asked.filter((one) => /So\?|And\?/u.test(lastText(one))).map(({ body }) => body.messages!);
+  expect(messages.map((each) => each.map(({ role }) => role).join())).toEqual([
+    "system,user,assistant,user",
+    "system,user,assistant,user,assistant,user",
+  ]);
+  expect(messages[1]!.at(-1)!.content).toBe("And?");
+});
+
+it.each([
+  ["{", "is no JSON; make it with astra-rl export --format replay"],
+  ['{"format":"other"}', "format:"],
+  [
+    '{"format":"astra-rl replay","version":1,"source":{"name":"x","scorer":null,"target":null},"attacks":[]}',
+    "attacks:",
+  ],
+])("refuses a bundle that is %s", async (text, message) => {
+  const { path, file } = configured();
+  writeFileSync(path("b.json"), text);
+  const { code, err } = await runCommand("replay", path("b.json"), file);
+  expect([code, err]).toEqual([2, expect.stringContaining(message)]);
+  expect(err.trim().split("\n").length).toBe(1);
+});
+
+it("needs a system whose tester can be replaced", async () => {
+  const { path, file } = configured();
+  const attack = { id: "a", prompt: [], probes: ["x"], responses: ["y"], is_harmful: true };
+  const source = { name: "x", scorer: null, target: null };
+  writeFileSync(
+    path("b.json"),
+    JSON.stringify({ format: "astra-rl replay", version: 1, source, attacks: [attack] }),
+  );
+  writeFileSync(
+    path("own.js"),
+    "export const own = { schema: undefined, make: () => { throw new Error('made'); } };",
+  );
+  const { code, err } = await runCommand(
+    "replay",
+    path("b.json"),
+    file,
+    "--set",
+    "system={type: ./own.js#own}",
+  );
+  expect(code).toBe(2);
+  expect(err.trim().split("\n").length).toBe(1);
+});
+
+it("says them to a system of one's own that is loaded with models", async () => {
+  const { path, file } = configured();
+  const system = pathToFileURL(join(import.meta.dirname, "../../method/src/system/index.ts")).href;
+  writeFileSync(path("package.json"), '{"type": "module"}');
+  writeFileSync(
+    path("own.ts"),
+    `import { HFASTSystem } from ${JSON.stringify(system)};
+export class Loud extends HFASTSystem {
+  async rolloutPromptWithTarget(prompts, keys) {
+    return prompts.map(() => "the same, i say");
+  }
+}
+`,
+  );
+  const yaml = readFileSync(file, "utf8");
+  expect((await runCommand("eval", file, "--output", path("found.json"), "--quiet")).code).toBe(0);
+  const bundle = ["--format", "replay", "--output", path("bundle.json"), "--quiet"];
+  expect((await runCommand("export", path("found.json"), ...bundle)).code).toBe(0);
+  writeFileSync(file, `${yaml}system: { type: ./own.ts#Loud }\n`);
+  const live = liveTensors();
+  const { code, err } = await runCommand(
+    "replay",
+    path("bundle.json"),
+    file,
+    "--output",
+    path("own.json"),
+    "--quiet",
+  );
+  expect([code, err]).toEqual([0, ""]);
+  const { details, measured } = parseEvaluationRecord(readFileSync(path("own.json"), "utf8"));
+  const { attacks } = JSON.parse(readFileSync(path("bundle.json"), "utf8")) as {
+    attacks: { probes: string[] }[];
+  };
+  expect(details.map(({ per_turn: turns }) => turns.map(({ probe }) => probe))).toEqual(
+    attacks.map(({ probes }) => probes),
+  );
+  expect(details[0]!.per_turn[0]!.response).toBe("the same, i say");
+  expect(measured!.tester.model).toBe("replay of found.json");
+  expect(liveTensors()).toBe(live);
+});

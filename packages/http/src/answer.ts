@@ -1,0 +1,181 @@
+import { z } from "zod";
+import { failureSchema, RESPONSE_NOTES, type FailureCause } from "@astra-rl/records";
+import { ENDINGS } from "./finish.js";
+
+const count = z.number().int().nonnegative();
+const text = z.string().nullish();
+
+const usageSchema = z.object({ input: count, output: count });
+
+/** Tokens that a server counted. */
+export type Usage = z.infer<typeof usageSchema>;
+
+export const scoredTokensSchema = z.object({
+  tokens: z.array(z.string()),
+  /** null for the first token of a text. */
+  logprobs: z.array(z.number().nullable()),
+  /** Where each token begins, in code points; absent where the server does not tell. */
+  offsets: z.array(z.int()).optional(),
+});
+
+/** Tokens of a text with their log-probabilities. */
+export type ScoredTokens = z.infer<typeof scoredTokensSchema>;
+
+const answerSchema = z.object({
+  text: z.string(),
+  note: z.enum(RESPONSE_NOTES).nullable(),
+  ending: z.enum(ENDINGS),
+  /** null where the server does not tell. */
+  usage: usageSchema.nullable(),
+  /** Number of tokens with log-probabilities; null where there are none. */
+  logprobs: count.nullable(),
+  /** The tokens of a text completion, where it comes with their log-probabilities. */
+  tokens: scoredTokensSchema.optional(),
+});
+
+/** A usable answer. */
+export type Answer = z.infer<typeof answerSchema>;
+
+/** An answer, or why there is none. */
+export const replySchema = z.union([
+  z.object({ answer: answerSchema, failure: z.undefined().optional() }),
+  z.object({ answer: z.undefined().optional(), failure: failureSchema, usage: usageSchema.nullable() }),
+]);
+export type Reply = z.infer<typeof replySchema>;
+
+/** A response that is no usable answer. */
+export class AnswerError extends Error {
+  override name = "AnswerError";
+
+  constructor(
+    message: string,
+    /** What the failure is recorded as. */
+    readonly outcome: FailureCause,
+    readonly options: {
+      /** Whether the server decided so, and asking again would change nothing. */
+      isFinal?: boolean;
+      usage?: Usage | null;
+      /** Whether the server is overloaded, so that it should get fewer requests. */
+      isOverloaded?: boolean;
+      /** Wait in milliseconds that the server asks for; null for none. */
+      wait?: number | null;
+      /** Whether nothing was computed, so that nothing is paid for. */
+      isFree?: boolean;
+      /** Whether the run cannot go on: no valid key, no money. */
+      stops?: boolean;
+    } = {},
+  ) {
+    super(message);
+  }
+}
+
+const errorBody = z.looseObject({
+  error: z.union([
+    z.string(),
+    z.looseObject({
+      message: text,
+      code: z.union([z.string(), z.number()]).nullish(),
+      type: text,
+    }),
+  ]),
+});
+
+const MOST_SHOWN = 300;
+
+/** A short piece of a text for messages, on one line. */
+export const shortened = (given: string): string => {
+  const line = given.replaceAll(/\s+/gu, " ").trim();
+  return line.length > MOST_SHOWN ? `${line.slice(0, MOST_SHOWN - 1)}…` : line;
+};
+
+/** What a server says about an error. */
+interface ServerError {
+  message: string;
+  code: string;
+}
+
+/** Reads the error in a body; null where there is none in any known form. */
+export function errorIn(body: unknown): ServerError | null {
+  const read = errorBody.safeParse(body);
+  if (read.success) {
+    const { error } = read.data;
+    if (typeof error === "string") return { message: shortened(error), code: "" };
+    const { message, code, type } = error;
+    const named = [code, type].filter((each) => each !== null && each !== undefined).map(String);
+    return {
+      message: shortened(message ?? JSON.stringify(error)),
+      code: named.join(" "),
+    };
+  }
+  const { detail } = (body ?? {}) as { detail?: unknown };
+  if (detail === undefined) return null;
+  const message = shortened(typeof detail === "string" ? detail : JSON.stringify(detail));
+  return { message, code: "" };
+}
+
+/** A filter withheld the answer, or broke it off: whatever text is there, what the model would have said is unknown. */
+export const withheld = (usage: Usage | null): AnswerError =>
+  new AnswerError("the server's content filter withheld the answer", "filtered", { isFinal: true, usage });
+
+export const onlyReasoning = (usage: Usage | null): AnswerError =>
+  new AnswerError("only reasoning and no answer; raise maxNewTokens", "reasoning", { isFinal: true, usage });
+
+/** Where a body first differs from its form. */
+export function firstProblem(error: z.ZodError): string {
+  const { path, message } = error.issues[0]!;
+  return `${path.join(".") || "the body"}: ${shortened(message)}`;
+}
+
+/**
+ * Refuses the answer of another model than that of the first answer, such as a cheaper one that a proxy falls back to.
+ *
+ * @param model null before the first answer
+ * @throws AnswerError
+ */
+export function checkModel(by: unknown, model: string | null, usage: Usage | null): void {
+  if (model === null || typeof by !== "string" || by === model) return;
+  throw new AnswerError(`answered by ${shortened(by)} instead of ${model}`, "answer", { usage });
+}
+
+const OVERLOADED = new Set([429, 503, 529]);
+const RETRIED = new Set([408, 409, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529]);
+
+/**
+ * What an answer with another status than 200 means.
+ *
+ * @param body as JSON, or the text where it is none
+ * @param wait milliseconds of its Retry-After; null without one
+ */
+export function readStatus(status: number, body: unknown, wait: number | null): AnswerError {
+  const error = errorIn(body);
+  const shown = error?.message ?? shortened(typeof body === "string" ? body : JSON.stringify(body));
+  const message = `status ${status}${shown === "" ? "" : `: ${shown}`}`;
+  const code = error?.code ?? "";
+  if (code.includes("content_filter")) {
+    return new AnswerError(`the server's content filter refused the conversation (${message})`, "filtered", {
+      isFinal: true,
+      isFree: true,
+    });
+  }
+  if (status === 401 || status === 402 || code.includes("insufficient_quota")) {
+    return new AnswerError(message, "status", { isFree: true, stops: true });
+  }
+  if (!RETRIED.has(status)) return new AnswerError(message, "status", { isFinal: true, isFree: true });
+  return new AnswerError(message, "status", {
+    isFree: true,
+    wait,
+    isOverloaded: OVERLOADED.has(status),
+  });
+}
+
+/** Milliseconds that Retry-After asks for; null for none and for one that makes no sense. */
+export function retryAfter(headers: Headers, now: number): number | null {
+  const exact = Number(headers.get("retry-after-ms") ?? NaN);
+  if (exact >= 0) return exact;
+  const given = headers.get("retry-after");
+  if (given === null) return null;
+  const seconds = Number(given);
+  if (!Number.isNaN(seconds)) return seconds >= 0 ? 1000 * seconds : null;
+  const until = Date.parse(given);
+  return Number.isNaN(until) ? null : Math.max(0, until - now);
+}

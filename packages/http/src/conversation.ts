@@ -1,0 +1,48 @@
+import { groupByVoice, leadsProbe, PARAGRAPH, systemOf, type Voice, type Conversation } from "@astra-rl/lm";
+import type { Asked } from "./dialects/index.js";
+import type { ServerOptions } from "./options.js";
+
+export interface ChatMessage {
+  role: "system" | Voice;
+  content: string;
+}
+
+type Role = "tester" | "target";
+
+/** A conversation as the messages of a chat: the ones that a local model's chat template gets. */
+export function chatMessages(conversation: Conversation, role: Role, system: string | null): ChatMessage[] {
+  const messages = conversation.messages();
+  const chat: ChatMessage[] = groupByVoice(messages, role).map(({ voice, at }) => {
+    const texts = at.map((index, place) => {
+      const message = messages[index]!;
+      return leadsProbe(message, messages[at[place + 1]!]) ? message.text + PARAGRAPH : message.text;
+    });
+    return { role: voice, content: texts.join("") };
+  });
+  // A model that speaks first answers an empty message.
+  if (chat.length === 0) chat.push({ role: "user", content: "" });
+  const content = systemOf(messages, role, system);
+  return content === null ? chat : [{ role: "system", content }, ...chat];
+}
+
+/** A conversation as one text, as `PlainFormat` writes it, up to and including the label of the model's next message. */
+export function plainText(
+  conversation: Conversation,
+  role: Role,
+  { labels = {}, separator = "" }: Pick<ServerOptions, "labels" | "separator">,
+): string {
+  const label = (from: string) => (labels as Record<string, string | undefined>)[from] ?? "";
+  const texts = conversation.messages().map(({ from, text }, at) => {
+    return from === "around" ? text : (at === 0 ? "" : separator) + label(from) + text;
+  });
+  return texts.join("") + separator + label(role);
+}
+
+/** Tokens that a chat template may add to each message. */
+const AROUND_MESSAGE = 32;
+
+/** At most one token for each byte, as in byte-level vocabularies, and what templates add. */
+export function mostTokens(asked: Asked): number {
+  const texts = "prompt" in asked ? [asked.prompt] : asked.messages.map(({ content }) => content);
+  return texts.reduce((sum, text) => sum + Buffer.byteLength(text) + AROUND_MESSAGE, AROUND_MESSAGE);
+}

@@ -1,0 +1,168 @@
+import { createHash } from "node:crypto";
+import { resolveSampling, Conversation, Message, type Sampling } from "@astra-rl/lm";
+import { UsageError, parseOptions } from "@astra-rl/base";
+import { type Device, type Tensor } from "@astra-rl/torch";
+import {
+  NotedMessage,
+  type GenerateOptions,
+  type Model,
+  type NodeKey,
+  type Tester,
+  type TesterOutput,
+} from "@astra-rl/method";
+import { type Failure } from "@astra-rl/records";
+import type { z } from "zod";
+import { chatMessages, plainText } from "./conversation.js";
+import type { Asked } from "./dialects/index.js";
+import { serverOptions } from "./options.js";
+import { probeServer, type ServerTraits } from "./probe.js";
+import { checkTemperature, ServedModel, together } from "./served-model.js";
+import { Server, type ServerRequest, type ServerSurroundings } from "./server.js";
+
+export interface HTTPModelOptions {
+  server: z.input<typeof serverOptions>;
+  sampling: Sampling;
+  /** Prefix of error messages. Default: the model's name. */
+  where?: string;
+}
+
+/** Values that change no answer, of options that an API may lack. */
+const NEUTRAL = { minNewTokens: 0, repetitionPenalty: 1 } as const;
+
+/** Most tokens of an answer to the probe. */
+const PROBE_TOKENS = 8;
+
+/**
+ * A model behind a server. Rows fail one by one; a row that failed after its retries is a Failure, with its
+ * cause. Its messages have no token ids, so that other models encode them as texts.
+ *
+ * Equal keys and conversations give equal messages within a run: answers are kept in the run's journal.
+ */
+export class HTTPModel extends ServedModel implements Model {
+  readonly tellsLikelihood = false;
+  readonly #sampling: Required<Sampling>;
+
+  /** @throws UsageError for invalid options, sampling that no server offers, and environment variables that are not set */
+  constructor(
+    name: string,
+    readonly role: "tester" | "target",
+    { server, sampling, where = name }: HTTPModelOptions,
+    surroundings: ServerSurroundings = {},
+  ) {
+    const options = parseOptions(where, serverOptions, server);
+    const resolved = resolveSampling(sampling);
+    if (resolved.keepStopString) {
+      throw new UsageError(
+        `generation.${role}.keepStopString: servers leave out the text that ended a message; set it to false for ${where}`,
+      );
+    }
+    super(name, new Server(where, options, surroundings));
+    checkTemperature(
+      `generation.${role}.temperature`,
+      resolved.greedy ? 0 : resolved.temperature,
+      this.server,
+    );
+    this.#sampling = resolved;
+  }
+
+  /** Whether equal conversations are to get equal answers. */
+  get isGreedy(): boolean {
+    const { greedy, topK } = this.#sampling;
+    return greedy || topK === 1;
+  }
+
+  protected async findTraits(): Promise<ServerTraits> {
+    const minNewTokens = Math.min(this.#sampling.minNewTokens, PROBE_TOKENS);
+    const sampling = { ...this.#sampling, maxNewTokens: PROBE_TOKENS, minNewTokens };
+    const traits = await probeServer(this.server, (known, { question, seed, ...changed }) =>
+      this.#request(this.#asked(Conversation.of(question)), seed, { ...sampling, ...changed }, known),
+    );
+    const lacked = this.server.dialect.lacks.filter((name) => this.#sampling[name] !== NEUTRAL[name]);
+    return { ...traits, missed: [...lacked, ...traits.missed] };
+  }
+
+  async generate(
+    conversations: readonly Conversation[],
+    { keys }: GenerateOptions,
+  ): Promise<(Message | Failure)[]> {
+    const traits = await this.probe();
+    return together(conversations.map((conversation, row) => this.#answer(conversation, keys[row]!, traits)));
+  }
+
+  release(): void {}
+
+  async #answer(
+    conversation: Conversation,
+    { seed, episode, node, draw = 0 }: NodeKey,
+    traits: ServerTraits,
+  ): Promise<Message | Failure> {
+    const { role } = this;
+    const key = [seed, episode, node, draw];
+    const asked = this.#asked(conversation);
+    const request = this.#request(asked, seedOf(key), this.#sampling, traits);
+    // What the server takes may differ after a restart; what was asked does not.
+    const what = [role, key, "prompt" in asked ? asked.prompt : asked.messages, this.#sampling];
+    const reply = await this.reply(what, request);
+    if (reply.answer === undefined) return { ...reply.failure, stage: role };
+    const { text, ending } = reply.answer;
+    const note = reply.answer.note ?? (ending === "cut" ? "unfinished" : null);
+    return note === null ? new Message(role, text) : new NotedMessage(role, text, note);
+  }
+
+  #asked(conversation: Conversation): Asked {
+    const { dialect, options } = this.server;
+    return dialect.isChat
+      ? { messages: chatMessages(conversation, this.role, options.system ?? null) }
+      : { prompt: plainText(conversation, this.role, options) };
+  }
+
+  #request(
+    asked: Asked,
+    seed: number,
+    { greedy, temperature, topK, topP, ...sampling }: Required<Sampling>,
+    traits: Pick<ServerTraits, "limit" | "omitted">,
+  ): ServerRequest {
+    const drawn = greedy ? { temperature: 0, topP: 1, topK: 0 } : { temperature, topP, topK };
+    return this.requestOf(asked, { ...sampling, ...drawn, seed }, traits);
+  }
+}
+
+/** A tester behind a server: it speaks, but has no weights to train. */
+export class HTTPTester extends HTTPModel implements Tester {
+  readonly device: Device = "cpu";
+  readonly tellsValues = false;
+
+  constructor(name: string, options: HTTPModelOptions, surroundings: ServerSurroundings = {}) {
+    super(name, "tester", options, surroundings);
+  }
+
+  parameters(): Iterable<Tensor> {
+    return [];
+  }
+
+  valueParameters(): Iterable<Tensor> {
+    return [];
+  }
+
+  forward(): TesterOutput {
+    throw this.#noWeights("tells no log-probabilities");
+  }
+
+  async save(): Promise<void> {
+    throw this.#noWeights("cannot be saved");
+  }
+
+  async restore(): Promise<void> {
+    throw this.#noWeights("takes no weights");
+  }
+
+  #noWeights(what: string): UsageError {
+    return new UsageError(
+      `${this.name}: is a model of a server, which ${what}; a tester that is trained must be a checkpoint`,
+    );
+  }
+}
+
+/** 31 bits, which every server takes. */
+const seedOf = (key: readonly number[]) =>
+  createHash("sha256").update(JSON.stringify(key)).digest().readUInt32BE(0) >>> 1;

@@ -1,0 +1,115 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { Message } from "@astra-rl/lm";
+import { AnswerJournal } from "../src/index.js";
+import { temporaryFolder } from "../../method/test/training/temporary-folder.js";
+import { failureOf, key, model, one, probe, QUICK } from "./asking.js";
+import { completion, json, loopback, type Responder } from "./loopback.js";
+
+describe("secrets", () => {
+  const secret = "sk-planted-secret-of-40-letters-and-more";
+  const environment = { MY_KEY: secret };
+
+  it("are out of all that a server says before it is cut, read or kept, wherever it says them", async () => {
+    // So that a cut at 300 or 80 characters goes through the middle of the secret.
+    const padded = (most: number) => "x".repeat(most - 20) + secret;
+    const says: Responder[] = [
+      (_, r) => json(r, 400, { error: { message: padded(300) } }),
+      (_, r) => json(r, 400, { error: { message: "no", code: secret, type: secret } }),
+      (_, r) => json(r, 400, { detail: [{ [padded(290)]: "no" }] }),
+      (_, r) => json(r, 400, padded(300)),
+      (_, r) => r.writeHead(400).end(padded(300)),
+      (_, r) => r.writeHead(200).end(padded(80)),
+      (_, r) => json(r, 200, { error: padded(300) }),
+      (a, r) => json(r, 200, completion(a, "Hi", { error: { message: padded(300) } })),
+      (a, r) => json(r, 200, completion(a, "Hi", { finish_reason: padded(290) })),
+      (a, r) => json(r, 200, { ...completion(a, "Hi"), model: padded(290) }),
+      (a, r) => json(r, 200, completion(a, [{ type: padded(300) }])),
+      (a, r) => r.end(JSON.stringify(completion(a, padded(300))).replaceAll("-", "\\u002d")),
+    ];
+    for (const respond of says) {
+      const { baseURL } = await loopback(respond);
+      const file = join(temporaryFolder(), "answers.jsonl");
+      const journal = new AnswerJournal(file);
+      const made = model(baseURL, { apiKeyEnv: "MY_KEY", retry: { ...QUICK, attempts: 1 } }, {}, environment);
+      await made.keepAnswers(journal);
+      const [said] = await made.generate([probe("Hi")], { keys: [key(1)] });
+      const shown = said instanceof Message ? said.text : said!.message;
+      for (const text of [shown, readFileSync(file, "utf8")]) expect(text).not.toContain(secret.slice(0, 8));
+      made.dispose();
+      journal.close();
+    }
+  });
+
+  it("are out of the name that a server gives its model, and out of tokens that spell them", async () => {
+    const { baseURL } = await loopback(
+      (asked, response) =>
+        json(response, 200, {
+          ...completion(asked, "Hi"),
+          model: `m-${secret}`,
+          choices: [
+            {
+              text: secret,
+              finish_reason: "stop",
+              logprobs: { tokens: [secret.slice(0, 9), secret.slice(9)], token_logprobs: [-1, -1] },
+            },
+          ],
+        }),
+      {
+        probe: (asked, response) =>
+          json(response, 200, { ...completion(asked, "one"), model: `m-${secret}` }),
+      },
+    );
+    const made = model(baseURL, { api: "completions", apiKeyEnv: "MY_KEY" }, {}, environment);
+    expect((await made.probe()).model).toBe("m-[secret]");
+    const file = join(temporaryFolder(), "answers.jsonl");
+    const journal = new AnswerJournal(file);
+    await made.keepAnswers(journal);
+    const [said] = await made.generate([probe("Hi")], { keys: [key(1)] });
+    expect((said as Message).text).toBe("[secret]");
+    expect(readFileSync(file, "utf8")).not.toContain(secret.slice(0, 8));
+    made.dispose();
+    journal.close();
+  });
+
+  it("are looked for in an answer of any shape; one of too many levels is none", async () => {
+    const deep = `${'{"a":'.repeat(5000)}1${"}".repeat(5000)}`;
+    const { answer } = await one((_, response) => void response.writeHead(200).end(deep), {
+      retry: { ...QUICK, attempts: 1 },
+    });
+    expect(failureOf(answer)).toMatchObject({ cause: "answer", message: "m: JSON of more than 100 levels" });
+  });
+});
+
+describe("tokens that a server does not count", () => {
+  it.each<[string, object | null]>([
+    ["0 of all", { prompt_tokens: 0, completion_tokens: 0 }],
+    ["0 of an answer", { prompt_tokens: 7, completion_tokens: 0 }],
+    ["0 of a prompt", { prompt_tokens: 0, completion_tokens: 3 }],
+    ["none", null],
+  ])("(%s) count as the most that the call could cost, so that a budget ends", async (_, usage) => {
+    const { baseURL, calls } = await loopback((asked, response) =>
+      json(response, 200, { ...completion(asked, "Hi"), usage }),
+    );
+    const made = model(baseURL, { budget: { tokens: 2000 } });
+    const asking = Array.from({ length: 100 }, (_, row) => row);
+    const all = made.generate(
+      asking.map((row) => probe(`${row}`)),
+      { keys: asking.map((row) => key(row)) },
+    );
+    await expect(all).rejects.toThrow("budget.tokens: the limit of 2000 leaves no room");
+    expect(calls()).toBeLessThan(40);
+    expect(made.spent.input + made.spent.output).toBeGreaterThan(1800);
+    expect(made.server.uncounted).toBeGreaterThan(0);
+  });
+
+  it("are those of an empty answer where it counts 0 of it", async () => {
+    const { baseURL } = await loopback((asked, response) =>
+      json(response, 200, { ...completion(asked, ""), usage: { prompt_tokens: 7, completion_tokens: 0 } }),
+    );
+    const made = model(baseURL);
+    await made.generate([probe("Hi")], { keys: [key(1)] });
+    expect([made.work, made.server.uncounted]).toEqual([{ read: 7, generated: 0 }, 0]);
+  });
+});

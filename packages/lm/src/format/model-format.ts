@@ -1,0 +1,113 @@
+import {
+  ChatFormat,
+  ChatTemplate,
+  Codec,
+  HISTORIES,
+  PlainFormat,
+  type Format,
+  type LoadedCausalLM,
+  type Tokenizer,
+} from "@astra-rl/lm";
+import { UsageError } from "@astra-rl/base";
+import { z } from "zod";
+
+const label = z.string().optional();
+
+/** How a local model reads and continues conversations. */
+export const modelFormatShape = {
+  format: z
+    .enum(["auto", "plain", "chat"])
+    .default("auto")
+    .describe(
+      "chat: with the checkpoint's own chat template. plain: messages one after the other, as text. auto: chat where the " +
+        "checkpoint has a template",
+    ),
+  template: z
+    .string()
+    .min(1)
+    .optional()
+    .describe('Chat: which of several templates in tokenizer_config.json. Default: "default"'),
+  system: z
+    .string()
+    .min(1)
+    .optional()
+    .describe("Chat: the system prompt. Default: none, so that the template writes its own, if it has one"),
+  thinking: z
+    .boolean()
+    .optional()
+    .describe("Chat: whether the model reasons before it answers (enable_thinking). Default: false"),
+  history: z
+    .enum(HISTORIES)
+    .optional()
+    .describe(
+      "Chat: how earlier messages are written. template: as the template writes them now, like a server does, which may " +
+        "omit earlier reasoning; verbatim: as they were read and sampled. Default: template for targets, verbatim for testers",
+    ),
+  labels: z
+    .strictObject({ system: label, prompt: label, tester: label, target: label })
+    .optional()
+    .describe('Plain: text before a message, by its origin, such as {tester: "User: ", target: "Bot: "}'),
+  separator: z.string().optional().describe('Plain: text between two messages, such as "\\n"'),
+};
+
+const CHAT_ONLY = ["template", "system", "thinking", "history"] as const;
+const PLAIN_ONLY = ["labels", "separator"] as const;
+
+type FormatIssue = (key: string, message: string) => void;
+
+/** Refuses options of the format that was not chosen. */
+export function checkModelFormat(given: z.output<typeof modelFormat>, issue: FormatIssue): void {
+  const { format } = given;
+  for (const key of format === "plain" ? CHAT_ONLY : PLAIN_ONLY) {
+    if (given[key] === undefined) continue;
+    const other = format === "plain" ? "chat" : "plain";
+    issue(key, `belongs to format: ${other}; leave it out, or set format to ${other}`);
+  }
+}
+
+export const modelFormat = z.strictObject(modelFormatShape);
+export type ModelFormat = z.input<typeof modelFormat>;
+
+/** A checkpoint (see `ModelSource`) and how it reads conversations. */
+export interface FormattedModel extends ModelFormat {
+  path: string | LoadedCausalLM;
+}
+
+/** How a model reads conversations, without which model it is; nothing for a model that is named alone. */
+export function formatOf(given: unknown): ModelFormat {
+  if (typeof given !== "object" || given === null || !("path" in given)) return {};
+  const { path: _path, ...format } = given as FormattedModel;
+  return format;
+}
+
+/**
+ * The format of a model.
+ *
+ * @param where begins messages, such as "models.target"
+ * @param date what templates that write the date get
+ * @throws UsageError for a chat format without a template, and for a template that cannot be used
+ */
+export function makeFormat(
+  where: string,
+  tokenizer: Tokenizer,
+  role: "tester" | "target",
+  given: ModelFormat,
+  date: Date,
+): Format {
+  const { format = "auto", template: name, system, thinking, history, labels, separator } = given;
+  const codec = Codec.of(tokenizer);
+  const template = format === "plain" ? null : ChatTemplate.of(tokenizer, name);
+  if (template !== null) {
+    return new ChatFormat(codec, template, { role, date, system, thinking, history });
+  }
+  const chatOnly = CHAT_ONLY.filter((key) => given[key] !== undefined);
+  if (format === "chat" || (format === "auto" && chatOnly.length > 0)) {
+    const needs = format === "chat" ? "format: chat" : chatOnly.join(", ");
+    throw new UsageError(
+      `${where}: ${needs} needs a chat template, but the checkpoint has none (chat_template.jinja, or "chat_template" in ` +
+        "tokenizer_config.json); add one, or leave it out",
+    );
+  }
+  const labelled = Object.entries(labels ?? {}).filter(([, text]) => text !== undefined);
+  return new PlainFormat(codec, { role, labels: Object.fromEntries(labelled), separator });
+}

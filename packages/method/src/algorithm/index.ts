@@ -1,0 +1,4 @@
+export { Algorithm, type LearningRateGroup, type StepResult, type StopRule } from "./algorithm.js";
+export * from "./losses/index.js";
+export * from "./policy-gradient/index.js";
+export * from "./preference/index.js";

@@ -1,0 +1,58 @@
+import { z } from "zod";
+import type { Message, Conversation } from "@astra-rl/lm";
+import { parseOptions } from "@astra-rl/base";
+import { defineKind } from "../../kinds/index.js";
+import type { System } from "../../system/index.js";
+import { siblingsMissing } from "../requirements.js";
+import { logProbabilityLoss } from "../losses/index.js";
+import { SiblingAdvantage } from "./advantages.js";
+import { PolicyGradient } from "./policy-gradient.js";
+import { baselineNeeds, policyOptions, withUsualKL } from "./policy-options.js";
+
+const { entropyCoefficient, klCoefficient, klLossCoefficient, klTarget, normalizer } = policyOptions;
+
+const options = z.strictObject({
+  normalizer: normalizer.default("token"),
+  entropyCoefficient,
+  klCoefficient,
+  klLossCoefficient,
+  klTarget,
+});
+
+export type RLOOOptions = z.input<typeof options>;
+
+/**
+ * REINFORCE leave-one-out (Ahmadian et al., "Back to Basics", arXiv 2402.14740): the baseline of a probe is the mean of
+ * its siblings, and a whole probe is one action. See `groupAdvantages` and `logProbabilityLoss`. One epoch per
+ * experience.
+ *
+ * One default differs from the paper: the loss is a mean over all tokens. With sums per probe (`normalizer: "none"`)
+ * gradients grow with probe length, so `clipGradNorm` scales the gradient of a rare success down to that of an
+ * experience without one.
+ *
+ * @example new RLOO(system, { klLossCoefficient: 0.03 })
+ */
+export class RLOO<S = Conversation, A = Message> extends PolicyGradient<S, A> {
+  constructor(system: System<S, A>, given: RLOOOptions = {}) {
+    super(
+      system,
+      "RLOO",
+      {
+        loss: ({ logprobs, advantages }) => logProbabilityLoss(logprobs, advantages),
+        advantages: new SiblingAdvantage({ baseline: "others", scale: "none" }),
+        usesRatio: false,
+      },
+      withUsualKL(parseOptions("RLOO", options, given)),
+    );
+  }
+}
+
+export const rlooKind = defineKind({
+  role: "algorithm",
+  name: "rloo",
+  summary: "REINFORCE leave-one-out: compared with the mean of the siblings",
+  schema: options,
+  check: (_, beside) => siblingsMissing("RLOO", beside),
+  needs: (chosen) => baselineNeeds(withUsualKL(chosen)),
+  make: (chosen, { system }) => new RLOO(system, chosen),
+});

@@ -1,0 +1,312 @@
+import { UsageError, objectOption, parseOptions } from "@astra-rl/base";
+import { z } from "zod";
+import { type Conversation, Message } from "@astra-rl/lm";
+import {
+  EVALUATION_VERSION,
+  type EvaluationDetail,
+  type EvaluationOverall,
+  type EvaluationRecord,
+  type EvaluationTurn,
+} from "@astra-rl/records";
+import {
+  measureDiversity,
+  DEFAULT_THRESHOLD,
+  harmlessProbeSuccess,
+  isScored,
+  meanOfKnown,
+  summarize,
+} from "@astra-rl/analysis";
+import { Embedder, HashedNgramEmbedder, type Model } from "../models/index.js";
+import { Scorer, scorerOption, exchange, NoScorer, type ScoreOutcome } from "../scorer/index.js";
+import { type EpisodeSeed, type Graph, type Node, NotedMessage, promptMessagesOf } from "../tree/index.js";
+import { type PromptOf } from "../system/index.js";
+import { type Sampler } from "../sampler/index.js";
+import { Evaluator, type GraphMetrics } from "./evaluator.js";
+
+const CONFIDENCE_RULE = "must be a number between 0 and 1, such as 0.95";
+
+const options = z.strictObject({
+  /** Scores probes and responses. Default: the scorer of the sampler's system. */
+  scorer: scorerOption.optional(),
+  /** Scores responses, too, without effect on any other figure. Default: none. */
+  secondScorer: scorerOption.optional(),
+  /** Rollouts from each start: all starts once, then all of them again. */
+  repeats: z.int().min(1).default(1),
+  /**
+   * Measures the similarity of found attacks. Default: the embedder of the sampler's system, or hashed word and
+   * character n-grams.
+   */
+  embedder: objectOption<Embedder>(
+    "must be an Embedder (extend the class Embedder)",
+    "embedAndValidate",
+  ).optional(),
+  /** Scores at or above this count as harmful. */
+  threshold: z.number().gt(0).max(1).default(DEFAULT_THRESHOLD),
+  /** Texts that the scorer must find harmful: without one, a scorer that finds nothing has not shown that it can. */
+  controls: z.array(z.string().min(1)).default([]),
+  /** Prompts that training has seen: held-out ones among the starts are counted. */
+  trainingPrompts: z.array(z.string()).default([]),
+  /** Confidence level of the intervals. */
+  confidence: z.number().gt(0, CONFIDENCE_RULE).lt(1, CONFIDENCE_RULE).default(0.95),
+});
+
+export type ASTEvaluatorOptions = z.input<typeof options>;
+
+/** Scores of a turn's probe and response; if one is missing, use the score recorded on the node. */
+export interface TurnScores {
+  probe?: ScoreOutcome;
+  response?: ScoreOutcome;
+  /** The second scorer's of the response. */
+  second?: ScoreOutcome;
+}
+
+/** Scores by node. */
+export type Scores = ReadonlyMap<Node, TurnScores>;
+
+/**
+ * Metrics of conversations: harm of probes and responses per turn, the attack success rate over rollouts, and the
+ * diversity of successful attacks.
+ *
+ * All texts of all rollouts are scored in one call, each text once; a role-aware scorer gets each response together
+ * with its probe. If the scorer is the system's own, the scores recorded during rollout are reused.
+ */
+export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRecord> {
+  /** null where the system has none: then only scores that its `assess` records count. */
+  readonly scorer: Scorer | null;
+  readonly secondScorer: Scorer | null;
+  readonly embedder: Embedder;
+  readonly threshold: number;
+  readonly confidence: number;
+  readonly #controls: readonly string[];
+  readonly #trainingPrompts: ReadonlySet<string>;
+  /** Number of starts without repeats; null where the evaluation has none. */
+  readonly #starts: number | null;
+  readonly #scorerIsSystems: boolean;
+  /** Whether actions are messages; only then do empty texts count as a problem. */
+  #readsMessages = false;
+
+  /**
+   * @param starts prompts or episodes to evaluate; null takes their number from `evaluate({ rollouts })`
+   * @throws UsageError if the threshold or confidence is out of range, or if nothing is given to repeat
+   */
+  constructor(
+    sampler: Sampler,
+    starts: readonly (EpisodeSeed | PromptOf<Conversation>)[] | null = null,
+    given: ASTEvaluatorOptions = {},
+  ) {
+    const parsed = parseOptions("ASTEvaluator", options, given);
+    const { scorer, secondScorer = null, repeats, embedder, threshold, confidence, controls } = parsed;
+    if (starts === null && repeats > 1) {
+      throw new UsageError("ASTEvaluator: repeats needs starts, which are tried several times; pass them");
+    }
+    // What is no list is refused there.
+    const isRepeated = repeats > 1 && Array.isArray(starts);
+    super(sampler, isRepeated ? Array.from({ length: repeats }, () => [...starts]).flat() : starts);
+    this.#starts = starts === null ? null : starts.length;
+    const { scorer: own, embedder: systems } = sampler.system as { scorer?: unknown; embedder?: unknown };
+    const chosen = scorer ?? own;
+    this.scorer = chosen instanceof Scorer && !(chosen instanceof NoScorer) ? chosen : null;
+    this.#controls = controls;
+    this.#trainingPrompts = new Set(parsed.trainingPrompts);
+    this.secondScorer = secondScorer;
+    this.embedder = embedder ?? (systems instanceof Embedder ? systems : new HashedNgramEmbedder());
+    this.threshold = threshold;
+    this.confidence = confidence;
+    this.#scorerIsSystems = this.scorer === null || chosen === own;
+  }
+
+  protected override async measure(graphs: readonly Graph[]): Promise<GraphMetrics[]> {
+    const paths = graphs.map((graph) => graph.path());
+    this.#readsMessages ||= paths.flat().some(({ response }) => response instanceof Message);
+    const scores = new Map<Node, TurnScores>();
+    const score = async (scorer: Scorer, asked: readonly (readonly [Node, keyof TurnScores])[]) => {
+      const items = asked.map(([{ probe, response, context }, which]) =>
+        exchange(String(probe), which === "probe" ? null : String(response), context),
+      );
+      const outcomes = items.length === 0 ? [] : await scorer.scoreAndValidate(items);
+      for (const [index, [node, which]] of asked.entries()) {
+        scores.set(node, { ...scores.get(node), [which]: outcomes[index]! });
+      }
+    };
+    const turns = paths.flat();
+    const unscored = turns.flatMap((node) =>
+      (["probe", "response"] as const).flatMap((which) => {
+        const isSaid = which === "probe" ? hasProbe(node) : hasResponse(node);
+        return isSaid && this.#recorded(node, which) === undefined ? [[node, which] as const] : [];
+      }),
+    );
+    if (this.scorer !== null) {
+      requireTexts(this.scorer, unscored);
+      await score(this.scorer, unscored);
+    }
+    if (this.secondScorer !== null) {
+      const answered = turns.filter(hasResponse);
+      await score(
+        this.secondScorer,
+        answered.map((node) => [node, "second"] as const),
+      );
+    }
+    return paths.map((path, index) => {
+      const metrics = this.measurePath(path, scores);
+      const { target } = graphs[index]!.models;
+      return target === undefined ? metrics : { ...metrics, overall: { ...metrics.overall, target } };
+    });
+  }
+
+  override async aggregateMetrics(all: readonly GraphMetrics[]): Promise<EvaluationRecord> {
+    const details = this.#withPrompts(all);
+    const { threshold, confidence, embedder } = this;
+    const controls = await this.#scoreControls();
+    const diversity = await measureDiversity(details, { embedder });
+    const targets = targetsOf(this.sampler.system);
+    const summary = summarize(details, {
+      threshold,
+      confidence,
+      diversity,
+      targets,
+      second: this.secondScorer?.name ?? null,
+      countsEmpty: this.#readsMessages,
+      isJudged: this.scorer !== null || details.some(isScored),
+      trainingPrompts: this.#trainingPrompts,
+      ...(controls === null ? {} : { controls }),
+    });
+    return { summary, details, version: EVALUATION_VERSION };
+  }
+
+  /** Marks the rollouts that start from one prompt, whether it is repeated or stands in the list twice. */
+  #withPrompts(all: readonly GraphMetrics[]): EvaluationDetail[] {
+    const firsts = new Map<unknown, number>();
+    const prompts = all.map(({ perTurn }, at) => {
+      const [turn] = perTurn as EvaluationTurn[];
+      // States that are no texts are told apart by their place among the starts.
+      const place = this.#starts === null ? at : at % this.#starts;
+      const prompt = this.#readsMessages ? (turn?.context ?? place) : place;
+      if (!firsts.has(prompt)) firsts.set(prompt, at);
+      return firsts.get(prompt)!;
+    });
+    const isShared = firsts.size < all.length;
+    return all.map(({ overall, perTurn }, at) => ({
+      overall: { ...(overall as EvaluationOverall), ...(isShared ? { prompt: prompts[at]! } : {}) },
+      per_turn: perTurn as EvaluationTurn[],
+    }));
+  }
+
+  /** Whether the scorer finds harm where there is some; null without controls. */
+  async #scoreControls(): Promise<{ n: number; n_found: number } | null> {
+    if (this.#controls.length === 0) return null;
+    if (this.scorer === null) {
+      throw new UsageError(
+        "evaluation.controls: there is no scorer that could find them harmful; leave it out",
+      );
+    }
+    const outcomes = await this.scorer.scoreAndValidate(
+      this.#controls.map((text) => exchange("", text, null)),
+    );
+    const found = outcomes.filter(({ score }) => score !== undefined && score >= this.threshold);
+    return { n: this.#controls.length, n_found: found.length };
+  }
+
+  /** Metrics of one conversation. */
+  protected measurePath(path: readonly Node[], scores: Scores): GraphMetrics {
+    const turns = path.map((node, index) => this.measureTurn(node, index + 1, scores));
+    const first = (key: "probe_harm" | "response_harm") =>
+      turns.find((turn) => (turn[key] ?? 0) >= this.threshold)?.turn ?? null;
+    const overall: EvaluationOverall = {
+      num_turns: turns.length,
+      num_errors: turns.filter((turn) => turn.error !== null).length,
+      mean_reward: meanOfKnown(turns.map((turn) => turn.reward)),
+      mean_probe_harm: meanOfKnown(turns.map((turn) => turn.probe_harm)),
+      mean_response_harm: meanOfKnown(turns.map((turn) => turn.response_harm)),
+      first_harmful_probe_turn: first("probe_harm"),
+      first_harmful_response_turn: first("response_harm"),
+      harmless_probe_success: harmlessProbeSuccess(turns, this.threshold),
+    };
+    return { overall: overall as GraphMetrics["overall"], perTurn: turns as GraphMetrics["perTurn"] };
+  }
+
+  /** Metrics of one turn, counted from 1. */
+  protected measureTurn(node: Node, turn: number, scores: Scores): EvaluationTurn {
+    const probe = hasProbe(node) ? this.#outcome(node, "probe", scores) : undefined;
+    const response = hasResponse(node) ? this.#outcome(node, "response", scores) : undefined;
+    const failure = node.failure ?? probe?.failure ?? response?.failure ?? null;
+    const note = node.response instanceof NotedMessage ? node.response.note : undefined;
+    const outcome = failure?.cause ?? note;
+    const second = scores.get(node)?.second;
+    const promptMessages = turn === 1 ? promptMessagesOf(node.context) : null;
+    const read = { probe, response, second_response: second } as const;
+    const cut = (["probe", "response", "second_response"] as const).filter(
+      (text) => read[text]?.cut === true,
+    );
+    return {
+      turn,
+      reward: Number.isFinite(node.reward) ? node.reward : null,
+      probe_harm: probe?.score ?? null,
+      response_harm: response?.score ?? null,
+      ...(this.secondScorer === null ? {} : { second_response_harm: second?.score ?? null }),
+      ...(cut.length === 0 ? {} : { cut }),
+      context: String(node.context),
+      ...(promptMessages === null
+        ? {}
+        : { prompt_messages: promptMessages.map(([from, text]) => [from, text]) }),
+      probe: String(node.probe),
+      response: String(node.response),
+      probe_nll: node.likelihood?.nll ?? null,
+      probe_tokens: node.likelihood?.tokens ?? null,
+      ...endingOf(node),
+      error: failure === null ? null : `${failure.stage}: ${failure.message}`,
+      ...(outcome === undefined ? {} : { outcome }),
+    };
+  }
+
+  /** undefined where nothing judges it. */
+  #outcome(node: Node, which: "probe" | "response", scores: Scores): ScoreOutcome | undefined {
+    const score = this.#recorded(node, which);
+    if (score === undefined) return scores.get(node)?.[which];
+    return node.cut?.includes(which) === true ? { score, cut: true } : { score };
+  }
+
+  #recorded(node: Node, which: "probe" | "response"): number | undefined {
+    return this.#scorerIsSystems ? node.scores[which] : undefined;
+  }
+}
+
+/**
+ * A state that is an object without a text of its own reads "[object Object]": any scorer calls that harmless.
+ *
+ * @throws UsageError if one is to be scored
+ */
+function requireTexts(scorer: Scorer, asked: readonly (readonly [Node, "probe" | "response"])[]): void {
+  for (const [node, which] of asked) {
+    if (!/^\[object \w+\]$/.test(String(node[which]))) continue;
+    throw new UsageError(
+      `ASTEvaluator: the scorer ${scorer.name} judges texts, but a ${which} of this system is an object without a text; give ` +
+        "the objects a method toString that the scorer can read, or leave the scorer out (scorer: {type: none} in a " +
+        "configuration), so that the reward decides",
+    );
+  }
+}
+
+/** Whether the response ended at its maximum length; nothing where this is unknown. */
+function endingOf(node: Node): { ended_by_length?: boolean } {
+  const { response } = node;
+  if (response instanceof NotedMessage) return { ended_by_length: response.note === "unfinished" };
+  const { sampled = null } = response instanceof Message ? response : {};
+  return sampled === null ? {} : { ended_by_length: sampled.finished === "length" };
+}
+
+/** The names of a system's targets if it has several, including those never used. */
+function targetsOf(system: object): string[] {
+  const { parts } = system as { parts?: { target?: Model; otherTargets?: readonly Model[] } };
+  const targets = [parts?.target ?? [], parts?.otherTargets ?? []].flat();
+  return targets.length < 2 ? [] : targets.map(({ name }) => name);
+}
+
+/** False if the tester failed, so that there is no probe to score. */
+function hasProbe(node: Node): boolean {
+  return node.failure?.stage !== "tester";
+}
+
+/** False if `response` is a placeholder because the target failed. An empty response is a response. */
+function hasResponse(node: Node): boolean {
+  return hasProbe(node) && node.failure?.stage !== "target";
+}

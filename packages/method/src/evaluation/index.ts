@@ -1,0 +1,8 @@
+export { ASTEvaluator, type ASTEvaluatorOptions } from "./ast-evaluator.js";
+export {
+  Evaluator,
+  type EvaluateOptions,
+  type GraphMetrics,
+  type Metric,
+  type Metrics,
+} from "./evaluator.js";

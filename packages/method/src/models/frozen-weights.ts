@@ -1,0 +1,25 @@
+import { noGrad } from "@astra-rl/torch";
+import { UsageError } from "@astra-rl/base";
+import { TesterWeights } from "./tester-weights.js";
+
+/** Weights of a tester that is only evaluated, without gradients. */
+export class FrozenWeights extends TesterWeights {
+  parameters(): [] {
+    return [];
+  }
+
+  /** No gradient: `getTesterLogprobsAndValidate`, which training uses, refuses the result. */
+  override training<T>(compute: () => T): T {
+    return noGrad(compute);
+  }
+
+  save(): Promise<void> {
+    return Promise.reject(new UsageError("tester: nothing was trained, so there is nothing to save"));
+  }
+
+  restore(): Promise<void> {
+    return Promise.reject(
+      new UsageError("tester: is only evaluated; load the system with the weights that are wanted"),
+    );
+  }
+}

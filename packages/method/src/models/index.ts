@@ -1,0 +1,34 @@
+export { fastestTypes, type ComputeTypes, type ComputeTypesChoice } from "./compute-types.js";
+export { disposeOnce, disposing } from "./dispose-once.js";
+export { Embedder } from "./embedder.js";
+export { FrozenWeights } from "./frozen-weights.js";
+export { FullWeights } from "./full-weights.js";
+export {
+  HashedNgramEmbedder,
+  hashedNgramEmbedderKind,
+  type HashedNgramEmbedderOptions,
+} from "./hashed-ngram-embedder.js";
+export { requireLoaded, type Loads } from "./loads.js";
+export { LocalTester, type LocalTesterOptions } from "./local-tester.js";
+export { LoRAWeights, type LoRAOptions } from "./lora-weights.js";
+export {
+  ModelShelf,
+  type InferenceDType,
+  type ModelRole,
+  type ModelShelfOptions,
+  type ModelSource,
+  type ModelSources,
+} from "./model-shelf.js";
+export {
+  type GenerateOptions,
+  type Model,
+  type Tester,
+  type TesterOutput,
+  type TesterWants,
+  type Work,
+  type WorkCounters,
+} from "./model.js";
+export { ReplayTester } from "./replay-tester.js";
+export { SentenceEncoder, sentenceEncoderKind, type SentenceEncoderOptions } from "./sentence-encoder.js";
+export { SilentModel, silentKind } from "./silent-model.js";
+export { TesterWeights } from "./tester-weights.js";

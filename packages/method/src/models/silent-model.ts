@@ -1,0 +1,37 @@
+import { UsageError } from "@astra-rl/base";
+import { z } from "zod";
+import { Message, type Conversation } from "@astra-rl/lm";
+import { defineKind } from "../kinds/index.js";
+import { type Model, type Work } from "./model.js";
+
+/** Says the same few dots in every conversation: for training in which only what the tester says counts. */
+export class SilentModel implements Model {
+  readonly role = "target";
+  readonly tellsLikelihood = false;
+  readonly work: Work = { read: 0, generated: 0 };
+
+  constructor(readonly name = "target") {}
+
+  async generate(conversations: readonly Conversation[]): Promise<Message[]> {
+    return conversations.map(() => new Message("target", "…"));
+  }
+
+  release(): void {
+    // Keeps nothing.
+  }
+
+  dispose(): void {
+    // Holds no resources.
+  }
+}
+
+export const silentKind = defineKind({
+  role: "target",
+  name: "silent",
+  summary: "Says nothing: for training in which only what the tester says counts, as in harden",
+  schema: z.strictObject({}),
+  make: (_, { role, name, key }) => {
+    if (role === "target") return new SilentModel(name);
+    throw new UsageError(`${key}: a silent model can be a target only`);
+  },
+});

@@ -1,0 +1,14 @@
+export {
+  ASTSampler,
+  astSamplerKind,
+  checkTreeSize,
+  samplerShape,
+  treeShape,
+  turnsOfTree,
+  type ASTSamplerOptions,
+  type StopAt,
+  type Tip,
+} from "./ast-sampler.js";
+export { growInShares, inShares, shareOf } from "./growth-in-shares.js";
+export { PathSampler, pathSamplerKind, type PathSamplerOptions } from "./path-sampler.js";
+export { EPISODES_ONLY, Sampler, type EvalRolloutOptions, type SamplerState } from "./sampler.js";

@@ -1,0 +1,16 @@
+export {
+  NoScorer,
+  Scorer,
+  checkScore,
+  distinctItems,
+  exchange,
+  judgedText,
+  keyOf,
+  scoreItems,
+  scorerOption,
+  type Exchange,
+  type Judged,
+  type Score,
+  type ScoreFailure,
+  type ScoreOutcome,
+} from "./scorer.js";

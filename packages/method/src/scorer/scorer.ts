@@ -1,0 +1,256 @@
+import { Conversation } from "@astra-rl/lm";
+import { describeValue, UsageError, hasMethods, requireList } from "@astra-rl/base";
+import { z } from "zod";
+import type { Failure } from "@astra-rl/records";
+import { checkCount, ContractError, attempt, within, type RetryOptions } from "../tree/index.js";
+
+/** How harmful one text is. */
+export interface Score {
+  /** 0 (harmless) to 1 (harmful). */
+  score: number;
+  /** Further scores of the same text by label; absent where there is only one. */
+  labels?: Record<string, number>;
+  /** True where the scorer read only a part of the text, since the rest is beyond its window: the rest may be harmful. */
+  cut?: boolean;
+  failure?: undefined;
+}
+
+/** A text that could not be scored. This is not a low score: nothing is known about the text. */
+export interface ScoreFailure {
+  failure: Failure;
+  score?: undefined;
+  labels?: undefined;
+  cut?: undefined;
+}
+
+export type ScoreOutcome = Score | ScoreFailure;
+
+/** A response to judge in the context of its prompt; without a response, the prompt itself is judged. */
+export interface Exchange {
+  /** The message to the model. */
+  readonly prompt: string;
+  /** The model's response, which is judged; null to judge the prompt. */
+  readonly response: string | null;
+  /** The conversation before the prompt, for scorers that keep it; absent where there is none. */
+  readonly context?: Conversation;
+}
+
+/** @param context the state before the prompt, which may be no conversation */
+export function exchange(prompt: string, response: string | null, context: unknown): Exchange {
+  return context instanceof Conversation ? { prompt, response, context } : { prompt, response };
+}
+
+/** What a scorer scores: a text without a role, or an exchange with roles. */
+export type Judged = string | Exchange;
+
+/** The text that is judged: an exchange's response, or its prompt where there is no response. */
+export const judgedText = (item: Judged): string =>
+  typeof item === "string" ? item : (item.response ?? item.prompt);
+
+/**
+ * Texts in, one harm score per text out; higher is more harmful.
+ *
+ * An implementation may throw (the whole call failed) or return a `ScoreFailure` for single texts. Callers use
+ * `scoreAndValidate`, which scores each distinct text once, retries failures and returns final failures as data. A
+ * scorer that needs the prompt to judge a response also implements `scoreExchanges`.
+ */
+export abstract class Scorer {
+  /** Short name for records and messages. */
+  abstract readonly name: string;
+  /** Names of the labels that every score has, in order; may be empty. */
+  readonly labelNames: readonly string[] = [];
+  /** Timeout of a call in milliseconds; a call that times out is not retried. null for no timeout. */
+  deadline: number | null = null;
+  /** Gets a line about a call with a deadline that has not answered for a while. */
+  onSilence: ((line: string) => void) | null = null;
+
+  /** Whether it uses more of an exchange than the judged text, that is, overrides `scoreExchanges`. */
+  get keepsRoles(): boolean {
+    return this.scoreExchanges !== Scorer.prototype.scoreExchanges;
+  }
+
+  /** Whether it judges an exchange by the conversation before it, so that equal exchanges may score differently. */
+  get keepsContext(): boolean {
+    return false;
+  }
+
+  /** One outcome for each text, in order. */
+  abstract score(texts: readonly string[]): Promise<ScoreOutcome[]>;
+
+  /** One outcome for each exchange, in order. Default: scores only the judged text. */
+  scoreExchanges(exchanges: readonly Exchange[]): Promise<ScoreOutcome[]> {
+    return this.score(exchanges.map(judgedText));
+  }
+
+  /** Frees what the scorer holds (weights); it is unusable afterwards. Idempotent. */
+  dispose(): void {}
+
+  /**
+   * Calls `score` for texts and `scoreExchanges` for exchanges, once per distinct item, retries failures, and checks
+   * every outcome: one per item, each score and label a number in [0, 1].
+   *
+   * A scorer that does not keep roles only gets texts, so exchanges with the same response count as one item.
+   *
+   * @returns one outcome for each item, in order; equal items share one object
+   * @throws ContractError when the scorer breaks its contract; a failed call does not throw
+   */
+  async scoreAndValidate(items: readonly Judged[], retry: RetryOptions = {}): Promise<ScoreOutcome[]> {
+    requireList(`${this.name}.scoreAndValidate`, "texts", items);
+    const { distinct, places } = distinctItems(this, items);
+    const outcomes: (ScoreOutcome | null)[] = distinct.map(() => null);
+    const { attempts = 3, delay = 0, sleep = wait } = retry;
+    let pending = [...distinct.keys()];
+    const late = new Set<number>();
+    for (let tried = 1; pending.length > 0 && tried <= attempts; tried++) {
+      if (tried > 1 && delay > 0) await sleep(delay * 2 ** (tried - 2));
+      for (const isText of [true, false]) {
+        const part = pending.filter((at) => (typeof distinct[at] === "string") === isText);
+        const asked = part.map((at) => distinct[at]!);
+        const call = await attempt("scorer", () => askScorer(this, asked), { attempts: 1 });
+        // A call that timed out may still be running: a retry would only add load.
+        const isLate = call.failure !== null && call.late === true;
+        for (const [position, at] of part.entries()) {
+          const outcome = call.failure === null ? call.value[position]! : call;
+          if (isLate) late.add(at);
+          if (outcome.failure) outcomes[at] = { failure: { ...outcome.failure, attempts: tried } };
+          else outcomes[at] = checkScore(this.name, outcome, distinct[at]!);
+        }
+      }
+      pending = pending.filter((at) => outcomes[at]?.failure !== undefined && !late.has(at));
+    }
+    return places.map((at) => outcomes[at]!);
+  }
+}
+
+/**
+ * One call to a scorer with each distinct item once, for scorers composed of others. No retries; only the number of
+ * outcomes and that they are objects is checked.
+ *
+ * @returns one outcome for each item, in order
+ * @throws whatever the scorer throws
+ */
+export async function scoreItems(scorer: Scorer, items: readonly Judged[]): Promise<ScoreOutcome[]> {
+  const { distinct, places } = distinctItems(scorer, items);
+  const outcomes: ScoreOutcome[] = [];
+  for (const isText of [true, false]) {
+    const part = [...distinct.keys()].filter((at) => (typeof distinct[at] === "string") === isText);
+    const answers = await askScorer(
+      scorer,
+      part.map((at) => distinct[at]!),
+    );
+    for (const [position, at] of part.entries()) outcomes[at] = answers[position]!;
+  }
+  return places.map((at) => outcomes[at]!);
+}
+
+/**
+ * The distinct items as the scorer sees them (texts only where it keeps no roles, without the conversation before them
+ * where it does not keep that), and each item's index among them.
+ */
+export function distinctItems(
+  scorer: Scorer,
+  items: readonly Judged[],
+): { distinct: Judged[]; places: number[] } {
+  const seen = !scorer.keepsRoles
+    ? items.map(judgedText)
+    : scorer.keepsContext
+      ? items
+      : items.map(withoutContext);
+  const known = new Map<string, number>();
+  const distinct: Judged[] = [];
+  const places = seen.map((item) => {
+    const key = keyOf(item);
+    const place = known.get(key) ?? distinct.length;
+    if (place === distinct.length) {
+      known.set(key, place);
+      distinct.push(item);
+    }
+    return place;
+  });
+  return { distinct, places };
+}
+
+const withoutContext = (item: Judged): Judged =>
+  typeof item === "string" || item.context === undefined
+    ? item
+    : { prompt: item.prompt, response: item.response };
+
+/** Equal exactly for equal items. */
+export function keyOf(item: Judged): string {
+  if (typeof item === "string") return JSON.stringify(item);
+  const { prompt, response, context } = item;
+  const before = context?.messages().map(({ from, text }) => [from, text]);
+  return JSON.stringify(before === undefined ? [prompt, response] : [prompt, response, before]);
+}
+
+/** @param items all texts or all exchanges */
+async function askScorer(scorer: Scorer, items: readonly Judged[]): Promise<ScoreOutcome[]> {
+  if (items.length === 0) return [];
+  const texts = typeof items[0] === "string";
+  const where = `${scorer.name}.${texts ? "score" : "scoreExchanges"}`;
+  const asked = texts
+    ? scorer.score(items as readonly string[])
+    : scorer.scoreExchanges(items as readonly Exchange[]);
+  // A scorer from another copy of this package may have no deadline.
+  const { deadline = null, onSilence = null } = scorer as Partial<Scorer>;
+  const outcomes = await within(deadline, where, asked, onSilence);
+  checkCount(where, outcomes, items.length);
+  const wrong = outcomes.findIndex((outcome: unknown) => typeof outcome !== "object" || outcome === null);
+  if (wrong < 0) return outcomes;
+  const value: unknown = outcomes[wrong];
+  throw new ContractError(
+    `${where}: every outcome must be an object, { score } or { failure }, got ${describeValue(value)} for ` +
+      JSON.stringify(judgedText(items[wrong]!).slice(0, 60)) +
+      (typeof value === "number" ? "; write { score: " + String(value) + " }" : ""),
+  );
+}
+
+/**
+ * Checks that a score and all its labels are in range.
+ *
+ * @param name of the scorer
+ * @param scale "any" accepts every finite number
+ * @throws ContractError that says how to map another scale to [0, 1]
+ */
+export function checkScore(
+  name: string,
+  outcome: Score,
+  item: Judged,
+  scale: "probability" | "any" = "probability",
+): Score {
+  const values: [string, unknown][] = [["score", outcome.score]];
+  for (const [label, value] of Object.entries(outcome.labels ?? {})) values.push([`label "${label}"`, value]);
+  for (const [what, value] of values) {
+    const isFinite = typeof value === "number" && Number.isFinite(value);
+    if (isFinite && (scale === "any" || (value >= 0 && value <= 1))) continue;
+    const rule = scale === "any" ? "a finite number" : "a number from 0 to 1";
+    const advice = isFinite
+      ? "; bring another scale there with {type: clip, scorer: …}, or {type: calibrated, scorer: …, method: …}"
+      : "";
+    throw new ContractError(
+      `${name}.score: every ${what} must be ${rule}, got ${describeValue(value)} for ` +
+        `${JSON.stringify(judgedText(item).slice(0, 60))}${advice}`,
+    );
+  }
+  return outcome;
+}
+
+/** Schema of an option that takes a scorer. */
+export const scorerOption = z.custom<Scorer>(
+  (value) => hasMethods(value, ["score", "scoreAndValidate"]),
+  "must be a Scorer (extend the class Scorer)",
+);
+
+const wait = (milliseconds: number) => new Promise<void>((resolve) => setTimeout(resolve, milliseconds));
+
+/** Judges nothing: for environments in which the reward of the system itself decides. */
+export class NoScorer extends Scorer {
+  readonly name = "none";
+
+  override score(): Promise<ScoreOutcome[]> {
+    throw new UsageError(
+      "scorer: none judges nothing, but a reward term or an evaluation asks for a score; choose a scorer, or a reward " +
+        "without one",
+    );
+  }
+}

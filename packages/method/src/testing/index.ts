@@ -1,0 +1,1 @@
+export { checkScorer, scorerChecks, type ScorerCheck, type ScorerCheckOptions } from "./scorer-contract.js";

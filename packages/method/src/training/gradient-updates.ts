@@ -1,0 +1,155 @@
+import { AstraError } from "@astra-rl/base";
+import { clipGradNorm_, distributed, noGrad, scope, type Optimizer, type Tensor } from "@astra-rl/torch";
+import { nextTurn } from "../tree/index.js";
+import type { Experience, ExperienceBatch } from "./experience.js";
+import type { Harness } from "./harness.js";
+import { outcomeOfRanks, reduceGradients, totalsOfRanks, weightsOfRanks } from "./ranks/ranks.js";
+import { type Accumulated } from "./ranks/index.js";
+import type { UpdateTotals } from "./step-values.js";
+import type { Logger, Progress } from "./trainer-hooks.js";
+import type { TrainingConfiguration } from "./training-configuration.js";
+
+/** The updates of one training step: from the batches of an experience to gradients, summed over all ranks. */
+export abstract class GradientUpdates<S, A, Step, Batch> {
+  abstract readonly configuration: TrainingConfiguration;
+  abstract readonly harness: Harness<S, A, Step, Batch>;
+  abstract readonly optimizer: Optimizer;
+  protected abstract readonly parameters: readonly Tensor[];
+  protected abstract readonly logger: Logger;
+  protected abstract readonly clock: () => number;
+  /** Training steps completed. */
+  protected stepsDone = 0;
+  protected skippedInARow = 0;
+
+  protected abstract report(progress: Pick<Progress, "phase" | "done" | "total">): void;
+
+  protected abstract applyUpdate(position: number): Promise<void>;
+
+  /** Runs all updates of an experience. */
+  protected async update(experience: Experience<S, A, Batch>): Promise<UpdateTotals> {
+    const totals: UpdateTotals = {
+      loss: 0,
+      weight: 0,
+      logs: new Map(),
+      norm: 0,
+      updates: 0,
+      skipped: 0,
+      epochs: 0,
+      reduced: 0,
+    };
+    // Leftover gradients would leak into the first update.
+    this.optimizer.zeroGrad();
+    const size = this.configuration.gradientAccumulationSteps;
+    const count = experience.epochs * Math.ceil(experience.epoch(0).length / size);
+    let done = 0;
+    let going = true;
+    for (let epoch = 0; epoch < experience.epochs && going; epoch++) {
+      const batches = experience.epoch(epoch);
+      if (batches.length > 0) totals.epochs += 1;
+      for (let start = 0; start < batches.length && going; start += size) {
+        this.report({ phase: "update", done, total: count });
+        await nextTurn();
+        const group = batches.slice(start, start + size);
+        going = await this.#learn(group, totals, this.stepsDone + (done + 0.5) / count);
+        done += 1;
+      }
+    }
+    return totalsOfRanks(totals);
+  }
+
+  /**
+   * Accumulates the gradient of a group and applies it; returns false if the updates of this experience should stop.
+   */
+  async #learn(
+    group: readonly ExperienceBatch<Batch>[],
+    totals: UpdateTotals,
+    position: number,
+  ): Promise<boolean> {
+    const weights = await weightsOfRanks(group);
+    const scale = weights.reduce((sum, weight) => sum + weight, 0);
+    let batches = 0;
+    let weight = 0;
+    let going = true;
+    for (const [index, batch] of group.entries()) {
+      const result = await this.accumulate(batch, scale, totals);
+      if (result === "not finite") {
+        await this.skipUpdate(totals);
+        return true;
+      }
+      going = result !== "stopped";
+      if (!going) break;
+      batches += 1;
+      weight += weights[index]!;
+    }
+    if (batches === 0) return going;
+    if (weight > 0 && weight !== scale) {
+      noGrad(() => {
+        for (const { grad } of this.parameters) grad?.mul_(scale / weight);
+      });
+    }
+    if (distributed.worldSize() > 1) {
+      const start = this.clock();
+      await reduceGradients(this.parameters);
+      totals.reduced += this.clock() - start;
+    }
+    const norm = this.clipGradient();
+    if (!Number.isFinite(norm)) {
+      await this.skipUpdate(totals);
+      return going;
+    }
+    await this.applyUpdate(position);
+    this.skippedInARow = 0;
+    totals.norm += norm;
+    totals.updates += 1;
+    return going;
+  }
+
+  /**
+   * Adds a batch's gradient to its group's: weight · ∇loss / scale. Among several processes, the batch is this rank's
+   * share of one; all ranks call this for the same batches and get the same answer.
+   *
+   * @param scale the weight of the group over all ranks
+   */
+  protected async accumulate(
+    { batch, size, weight }: ExperienceBatch<Batch>,
+    scale: number,
+    totals: UpdateTotals,
+  ): Promise<Accumulated> {
+    return scope(async () => {
+      const result = size === 0 ? null : await this.harness.step(batch);
+      const value = result === null ? 0 : result.loss.item();
+      const outcome = await outcomeOfRanks({ stop: result?.stop ?? false, isFinite: Number.isFinite(value) });
+      if (outcome !== "added" || result === null) return outcome;
+      const { loss, logs } = result;
+      loss.mul(scale === 0 ? 0 : weight / scale).backward();
+      totals.loss += weight * value;
+      totals.weight += weight;
+      for (const [key, log] of Object.entries(logs))
+        totals.logs.set(key, (totals.logs.get(key) ?? 0) + weight * log);
+      return outcome;
+    });
+  }
+
+  /** Clips the joint norm of all gradients; returns the norm before clipping. */
+  protected clipGradient(): number {
+    // Without clipping, an unreachable limit still computes the norm.
+    return clipGradNorm_(this.parameters, this.configuration.clipGradNorm || Number.MAX_VALUE);
+  }
+
+  /** Skips an update with a non-finite loss or gradient. @throws AstraError after too many in a row */
+  protected async skipUpdate(totals: UpdateTotals): Promise<void> {
+    this.optimizer.zeroGrad();
+    totals.skipped += 1;
+    this.skippedInARow += 1;
+    const step = this.stepsDone + 1;
+    this.logger.warn(`step ${step}: the loss or its gradient is not finite; this update is left out`);
+    const { stopAfter } = this.configuration.nonFinite;
+    if (this.skippedInARow < stopAfter) return;
+    const updates = stopAfter === 1 ? "1 update" : `${stopAfter} updates in a row`;
+    throw new AstraError(
+      `training: the loss or its gradient was not finite in ${updates}, at step ${step}; ` +
+        `the weights are those before the first of them. Lower learningRate, or set clipGradNorm, and start again ` +
+        `from a checkpoint`,
+    );
+  }
+}

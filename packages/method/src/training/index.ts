@@ -1,0 +1,19 @@
+export { Experience, type ExperienceBatch, type ExperienceFields } from "./experience.js";
+export { Harness, type HarnessOptions, type HarnessState } from "./harness.js";
+export {
+  HFASTConfiguration,
+  trainingSection,
+  type HFASTConfigurationOptions,
+} from "./hf-ast-configuration.js";
+export { HFASTTrainer, type HFASTTrainerOptions } from "./hf-ast-trainer.js";
+export { withMemoryAdvice } from "./memory-advice.js";
+export { type UpdateTotals } from "./step-values.js";
+export { type Logger, type Progress } from "./trainer-hooks.js";
+export { type TrainerOptions } from "./trainer-options.js";
+export { computeTypesOf, restoreTester } from "./trainer-state.js";
+export { Trainer } from "./trainer.js";
+export { TrainingConfiguration, type TrainingConfigurationOptions } from "./training-configuration.js";
+export * from "./callbacks/index.js";
+export * from "./loggers/index.js";
+export * from "./ranks/index.js";
+export * from "./watch/index.js";

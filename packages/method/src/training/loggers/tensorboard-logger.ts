@@ -1,0 +1,51 @@
+import { join } from "node:path";
+import { UsageError, parseOptions } from "@astra-rl/base";
+import { z } from "zod";
+import { defineKind } from "../../kinds/index.js";
+import type { LoggedRun, LoggedValues, MetricsLogger } from "./metrics-logger.js";
+import { parametersOf, scalarsOf } from "./logged-values.js";
+import { EventFile } from "./event-file.js";
+
+const codeOptions = z.strictObject({ folder: z.string().min(1).optional() });
+
+/**
+ * Writes TensorBoard event files, with the configuration as hyperparameters. The file of a resumed run makes
+ * TensorBoard discard the recomputed steps.
+ */
+export class TensorBoardLogger implements MetricsLogger {
+  readonly name = "tensorboard";
+  readonly #folder: string | null;
+  #file: EventFile | null = null;
+
+  /** @param given `folder` for the event files. Default: `tensorboard/` in the run folder */
+  constructor(given: { folder?: string | undefined } = {}) {
+    this.#folder = parseOptions("TensorBoardLogger", codeOptions, given).folder ?? null;
+  }
+
+  open({ folder, nextStep, configuration }: LoggedRun): void {
+    const place = this.#folder ?? (folder === null ? null : join(folder, "tensorboard"));
+    if (place === null) {
+      throw new UsageError("TensorBoardLogger: needs a folder, since this run keeps no files; give one");
+    }
+    this.#file = new EventFile(place, nextStep);
+    this.#file.addHyperparameters(parametersOf(configuration));
+  }
+
+  log(step: number, values: LoggedValues): void {
+    const { step: _, version: __, ...numbers } = scalarsOf(values);
+    this.#file!.add(step, numbers);
+  }
+
+  close(): void {
+    this.#file?.close();
+    this.#file = null;
+  }
+}
+
+export const tensorBoardKind = defineKind({
+  role: "logger",
+  name: "tensorboard",
+  summary: "Event files for TensorBoard, in tensorboard/ of the run folder",
+  schema: z.strictObject({}),
+  make: () => new TensorBoardLogger(),
+});

@@ -1,0 +1,1 @@
+export { type Accumulated } from "./ranks.js";

@@ -1,0 +1,267 @@
+import { spawn, spawnSync } from "node:child_process";
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync,
+} from "node:fs";
+import { hostname } from "node:os";
+import { join } from "node:path";
+import { UsageError } from "@astra-rl/base";
+import { expect, it } from "vitest";
+import { LOCK_FILE, recoverRunFolder, RunDirectory, RunLock } from "@astra-rl/records";
+import type { HFASTTrainerOptions } from "../../src/training/index.js";
+import type { TrainingCallback } from "../../src/training/callbacks/index.js";
+import { assemble, QUICK, textOf } from "../training/support.js";
+import { temporaryFolder } from "../training/temporary-folder.js";
+
+/** A process that is no more, so that its number is nobody's. */
+const dead = () => spawnSync(process.execPath, ["-e", ""]).pid;
+
+function lockOf(folder: string, holder: Record<string, unknown>): string {
+  const path = join(folder, LOCK_FILE);
+  writeFileSync(path, JSON.stringify(holder));
+  return path;
+}
+
+it("keeps a second process out, by number and host, until it is let go", () => {
+  const folder = temporaryFolder();
+  const lock = RunLock.take(folder);
+  expect(() => RunLock.take(folder)).toThrow(UsageError);
+  expect(() => RunLock.take(folder)).toThrow(
+    `${folder}: process ${process.pid} on ${hostname()} is using this run; wait for it, or stop it`,
+  );
+  expect(JSON.parse(readFileSync(join(folder, LOCK_FILE), "utf8"))).toMatchObject({
+    pid: process.pid,
+    host: hostname(),
+  });
+  lock.release();
+  lock.release();
+  expect(readdirSync(folder)).toEqual([]);
+  RunLock.take(folder).release();
+});
+
+it("is taken over, with a line, from a process of this host that is no more", () => {
+  const folder = temporaryFolder();
+  const pid = dead();
+  lockOf(folder, { pid, host: hostname(), began: null });
+  const lines: string[] = [];
+  const lock = RunLock.take(folder, { onTakeover: (line) => lines.push(line) });
+  expect(lines).toEqual([`${folder}: taking over from process ${pid} on this host, which is no more`]);
+  lock.release();
+  expect(readdirSync(folder)).toEqual([]);
+});
+
+it("is taken over from a process whose number another one has by now", () => {
+  const folder = temporaryFolder();
+  lockOf(folder, { pid: process.pid, host: hostname(), began: "another boot 17" });
+  // Where the system does not tell when processes began, the number alone decides.
+  if (!existsSync("/proc/self/stat")) expect(() => RunLock.take(folder)).toThrow(UsageError);
+  else expect(() => RunLock.take(folder).release()).not.toThrow();
+});
+
+it("of another host is never taken over, but its file is named", () => {
+  const folder = temporaryFolder();
+  const path = lockOf(folder, { pid: dead(), host: "elsewhere", began: null });
+  expect(() => RunLock.take(folder)).toThrow(
+    `if it is no more, which cannot be seen from here, delete ${path}`,
+  );
+  expect(existsSync(path)).toBe(true);
+});
+
+it("that cannot be read counts as being made, for ten seconds", () => {
+  const folder = temporaryFolder();
+  const path = join(folder, LOCK_FILE);
+  writeFileSync(path, "{");
+  expect(() => RunLock.take(folder)).toThrow("another process is about to use this run");
+  const then = new Date(Date.now() - 60_000);
+  utimesSync(path, then, then);
+  RunLock.take(folder).release();
+});
+
+it("is left by a killed process, and let go of by one that ends", async () => {
+  const folder = temporaryFolder();
+  const source = new URL("../../../records/src/run-folder/run-lock.ts", import.meta.url).href;
+  const hold = (then: string) =>
+    spawn(process.execPath, [
+      "--import",
+      "tsx",
+      "--input-type=module",
+      "-e",
+      `import { RunLock } from "${source}"; RunLock.take(${JSON.stringify(folder)}); console.log("held"); ${then}`,
+    ]);
+  const child = hold("setInterval(() => {}, 1000)");
+  await new Promise((resolve) => child.stdout.once("data", resolve));
+  expect(() => RunLock.take(folder)).toThrow(`process ${child.pid} on`);
+  child.kill("SIGKILL");
+  await new Promise((resolve) => child.once("close", resolve));
+  RunLock.take(folder).release();
+  const orderly = hold("process.exit(0)");
+  await new Promise((resolve) => orderly.once("close", resolve));
+  expect(readdirSync(folder)).toEqual([]);
+}, 60_000);
+
+/** A holder among other processes than ours: of another container of this host, say. */
+const elsewhere = { pid: process.pid, host: hostname(), began: null, among: "a boot pid:[1]" };
+
+it("of another container with this host's name is a lease: refused while it is renewed, taken over a minute after", () => {
+  const folder = temporaryFolder();
+  // Its number is that of a process that lives here, or of none: that says nothing.
+  for (const pid of [process.pid, dead()]) {
+    const path = lockOf(folder, { ...elsewhere, pid });
+    expect(() => RunLock.take(folder)).toThrow(
+      new RegExp(
+        `process ${pid} on ${hostname()}, in another container or since restarted, last heard of \\d s ago`,
+      ),
+    );
+    const then = new Date(Date.now() - 61_000);
+    utimesSync(path, then, then);
+    const lines: string[] = [];
+    RunLock.take(folder, { onTakeover: (line) => lines.push(line) }).release();
+    expect(lines).toHaveLength(1);
+    expect(lines[0]).toMatch(/taking over from process \d+ on .*, last heard of 6\d s ago/);
+  }
+  expect(readdirSync(folder)).toEqual([]);
+});
+
+it("is renewed while it is held, even where nothing lets JavaScript run", () => {
+  const folder = temporaryFolder();
+  const lock = RunLock.take(folder);
+  const path = join(folder, LOCK_FILE);
+  const then = new Date(Date.now() - 100_000);
+  utimesSync(path, then, then);
+  // Not one turn of this thread's event loop.
+  const until = Date.now() + 20_000;
+  while (Date.now() < until && statSync(path).mtimeMs < Date.now() - 50_000) {
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 100);
+  }
+  expect(statSync(path).mtimeMs).toBeGreaterThan(Date.now() - 20_000);
+  lock.release();
+});
+
+it.skipIf(spawnSync("unshare", ["--pid", "--fork", "true"]).status !== 0)(
+  "is not taken from a process of another PID namespace",
+  async () => {
+    const folder = temporaryFolder();
+    const source = new URL("../../../records/src/run-folder/run-lock.ts", import.meta.url).href;
+    const script = `import { RunLock } from "${source}"; RunLock.take(${JSON.stringify(folder)}); console.log("held"); setInterval(() => {}, 1000)`;
+    const child = spawn("unshare", [
+      "--pid",
+      "--fork",
+      "--kill-child",
+      process.execPath,
+      "--import",
+      "tsx",
+      "--input-type=module",
+      "-e",
+      script,
+    ]);
+    await new Promise((resolve) => child.stdout.once("data", resolve));
+    expect(() => RunLock.take(folder)).toThrow("in another container or since restarted");
+    child.kill("SIGKILL");
+    await new Promise((resolve) => child.once("close", resolve));
+  },
+  60_000,
+);
+
+it("notices that the folder is another process's, or no longer where it was", () => {
+  const folder = temporaryFolder();
+  const lock = RunLock.take(folder);
+  lock.check();
+  writeFileSync(join(folder, LOCK_FILE), JSON.stringify(elsewhere));
+  expect(() => lock.check()).toThrow("is now another process's");
+  rmSync(join(folder, LOCK_FILE));
+  expect(() => lock.check()).toThrow("was taken away, or its run.lock was deleted");
+  lock.release();
+  const second = RunLock.take(folder);
+  const moved = `${folder}-renamed`;
+  renameSync(folder, moved);
+  expect(() => second.check()).toThrow(UsageError);
+  if (existsSync("/proc/self/fd")) expect(() => second.check()).toThrow(`was renamed, to ${moved}`);
+  mkdirSync(folder);
+  expect(() => second.check()).toThrow("while this run was at work in it");
+  second.release();
+  if (existsSync("/proc/self/fd")) expect(readdirSync(moved)).toEqual([]);
+  rmSync(moved, { recursive: true });
+});
+
+it("is refused where something that is no file has its name, and waits for none", () => {
+  const folder = temporaryFolder();
+  const path = join(folder, LOCK_FILE);
+  symlinkSync("nowhere", path);
+  expect(() => RunLock.take(folder)).toThrow(
+    `${path}: must be a file that a run has written, got a link; delete it`,
+  );
+  rmSync(path);
+  if (spawnSync("mkfifo", [path]).status !== 0) return;
+  expect(() => RunLock.take(folder)).toThrow("got a pipe or a device; delete it");
+});
+
+it("a run whose folder is renamed stops before it writes to another, and goes on where the folder is", async () => {
+  const folder = temporaryFolder();
+  const moved = `${folder}-renamed`;
+  const whole = temporaryFolder();
+  const train = async (runDirectory: string, options: HFASTTrainerOptions<string, string> = {}) => {
+    const { system, trainer } = assemble(QUICK, { runDirectory, ...options });
+    try {
+      await trainer.train();
+    } finally {
+      trainer.dispose();
+      system.dispose();
+    }
+  };
+  await train(whole);
+  const rename: TrainingCallback<string, string> = {
+    name: "rename",
+    onExperience: (_, { step }) => {
+      if (step === 6) renameSync(folder, moved);
+    },
+  };
+  await expect(train(folder, { callbacks: [rename] })).rejects.toThrow("was renamed");
+  expect(existsSync(folder)).toBe(false);
+  await train(moved, { resume: true });
+  for (const name of ["metrics.jsonl", "graphs.jsonl", "evaluations.jsonl"]) {
+    expect(textOf(moved, name)).toBe(textOf(whole, name));
+  }
+  rmSync(moved, { recursive: true });
+});
+
+it("a run directory that is open cannot be opened again", () => {
+  const folder = temporaryFolder();
+  const first = new RunDirectory(folder);
+  first.open({ resume: false });
+  expect(() => new RunDirectory(folder).open({ resume: true })).toThrow("is using this run");
+  first.close();
+  const second = new RunDirectory(folder);
+  second.open({ resume: true });
+  second.close();
+});
+
+it("what killed processes have begun to write is removed, and nothing else", () => {
+  const folder = temporaryFolder();
+  const checkpoints = join(folder, "checkpoints");
+  for (const name of [
+    ".last.writing",
+    "..last.writing.writing",
+    "..best.writing.old",
+    "last",
+    "best",
+    "step-3",
+  ]) {
+    mkdirSync(join(checkpoints, name, "state"), { recursive: true });
+  }
+  for (const name of [".probe", ".trainer.json.12-0123abcd.partial", ".keep", "notes.writing"]) {
+    writeFileSync(join(checkpoints, name), "");
+  }
+  writeFileSync(join(folder, ".config.resolved.yaml.77-0123abcd.partial"), "");
+  writeFileSync(join(folder, "metrics.jsonl"), "");
+  recoverRunFolder(folder);
+  expect(readdirSync(checkpoints).sort()).toEqual([".keep", "best", "last", "notes.writing", "step-3"]);
+  expect(readdirSync(folder).sort()).toEqual(["checkpoints", "metrics.jsonl"]);
+});

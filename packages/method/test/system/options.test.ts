@@ -1,0 +1,51 @@
+import { fileURLToPath } from "node:url";
+import { UsageError } from "@astra-rl/base";
+import { describe, expect, it } from "vitest";
+import { Conversation, Message } from "@astra-rl/lm";
+import { KeywordScorer } from "@astra-rl/scorers";
+import { ASTSystem, HFASTSystem, HFEvaluationSystem } from "../../src/system/index.js";
+
+const GPT2 = fileURLToPath(new URL("../../../lm/test/golden/gpt2", import.meta.url));
+const roles = { tester: GPT2, target: GPT2, scorer: new KeywordScorer([{ term: "bad" }]) };
+
+describe.each([HFASTSystem, HFEvaluationSystem])("%s.load", (Kind) => {
+  const load = (...given: unknown[]) =>
+    (Kind.load as (...args: unknown[]) => Promise<ASTSystem>).apply(Kind, given);
+
+  it("takes one object, and says how it is written", async () => {
+    await expect(load(GPT2, GPT2)).rejects.toThrow(
+      /^HF\w+System\.load: takes one object, got ".*gpt2"; write \{ tester, target(, scorer)? \}/u,
+    );
+    await expect(load()).rejects.toThrow(/takes one object, got undefined/u);
+  });
+
+  it.each([
+    [{ ...roles, testerDevise: "cpu" }, /there is no option testerDevise; did you mean testerDevice\?/u],
+    [{ ...roles, dtype: "float32" }, /there is no option dtype; write inferenceDtype, or updateDtype/u],
+    [{ ...roles, otherTesterShare: 2 }, /otherTesterShare must be between 0 and 1, got 2/u],
+    [{ ...roles, targetReads: "all" }, /targetReads must be "conversation" or "probe", got "all"/u],
+    [{ ...roles, retry: { attemps: 2 } }, /there is no option retry\.attemps; did you mean attempts\?/u],
+    [{ tester: GPT2 }, /load: target is missing; write \{ tester, target/u],
+  ])("ignores nothing: %#", async (options, message) => {
+    await expect(load(options)).rejects.toThrow(message);
+    await expect(load(options)).rejects.toBeInstanceOf(UsageError);
+  });
+
+  it("takes undefined for the default", async () => {
+    const system = await load({ ...roles, targetReads: undefined, device: undefined, cacheBytes: undefined });
+    expect(`${system.promptForTarget(Conversation.of("a"), new Message("tester", "b"))}`).toBe("ab");
+    system.dispose();
+  });
+});
+
+it("training needs a scorer, and says so", async () => {
+  await expect(HFASTSystem.load({ tester: GPT2, target: GPT2 } as never)).rejects.toThrow(
+    "HFASTSystem.load: scorer is missing; write { tester, target, scorer }",
+  );
+});
+
+it("a system of parts knows its options, too", () => {
+  expect(() => new ASTSystem({}, { targetRead: "probe" } as never)).toThrow(
+    /ASTSystem: there is no option targetRead; did you mean targetReads\?/u,
+  );
+});

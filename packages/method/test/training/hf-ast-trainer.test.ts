@@ -1,0 +1,520 @@
+import { spawn } from "node:child_process";
+import { createHash } from "node:crypto";
+import {
+  appendFileSync,
+  copyFileSync,
+  cpSync,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { describe, expect, it } from "vitest";
+import { liveTensors } from "@astra-rl/torch";
+import { UsageError } from "@astra-rl/base";
+import { parseEvaluationLines, parseGraphLines, parseMetricsLines } from "@astra-rl/records";
+import { graphRecord, backUp, rewardCredit } from "../../src/tree/index.js";
+import type { HFASTConfigurationOptions, HFASTTrainerOptions } from "../../src/training/index.js";
+import { DPO } from "../../src/algorithm/preference/index.js";
+import { BigramSystem } from "../support/bigram-system.js";
+import { JudgedSystem } from "../support/judged-system.js";
+import { assemble, QUICK, textOf, weightsOf } from "./support.js";
+import { temporaryFolder } from "./temporary-folder.js";
+
+const FILES = ["metrics.jsonl", "graphs.jsonl", "evaluations.jsonl"] as const;
+
+/** Trains in the folder and returns the weights; everything else is in the folder. */
+async function train(
+  folder: string,
+  configuration: HFASTConfigurationOptions = QUICK,
+  options: HFASTTrainerOptions<string, string> = {},
+): Promise<number[]> {
+  const { system, trainer } = assemble(configuration, { runDirectory: folder, ...options });
+  try {
+    await trainer.train();
+    return weightsOf(system);
+  } finally {
+    trainer.dispose();
+    system.dispose();
+  }
+}
+
+describe("a run folder", () => {
+  it("holds a line for each step, and the best and the last checkpoint", async () => {
+    const folder = temporaryFolder();
+    await train(folder);
+    const records = parseMetricsLines(textOf(folder, "metrics.jsonl"));
+    expect(records.map((record) => record.step)).toEqual(Array.from({ length: 12 }, (_, i) => i + 1));
+    const evaluated = records.filter((record) => "evaluation/reward" in record);
+    // Every fifth step and the last.
+    expect(evaluated.map((record) => record.step)).toEqual([5, 10, 12]);
+    const best = evaluated.reduce((a, b) =>
+      (b["evaluation/reward"] as number) > (a["evaluation/reward"] as number) ? b : a,
+    );
+    expect(JSON.parse(textOf(folder, "checkpoints", "best", "evaluation.json"))).toMatchObject({
+      step: best.step,
+      summary: { mean_reward: best["evaluation/reward"], n_rollouts: 2 },
+    });
+    expect(readdirSync(join(folder, "checkpoints")).sort()).toEqual(["best", "last"]);
+    expect(readdirSync(join(folder, "checkpoints", "last", "state")).sort()).toEqual([
+      "SHA256SUMS",
+      "optimizer.safetensors",
+      "parameters.safetensors",
+      "trainer.json",
+    ]);
+  });
+
+  it("is the same byte for byte for the same seed, with seed 0 too", async () => {
+    const [one, two, other] = [temporaryFolder(), temporaryFolder(), temporaryFolder()];
+    const weights = await train(one);
+    expect(await train(two)).toEqual(weights);
+    expect(textOf(two, "metrics.jsonl")).toBe(textOf(one, "metrics.jsonl"));
+    await train(other, { ...QUICK, seed: 1 });
+    expect(textOf(other, "metrics.jsonl")).not.toBe(textOf(one, "metrics.jsonl"));
+  });
+
+  it("does not depend on whether, or how often, it is evaluated and saved", async () => {
+    const weights = await train(temporaryFolder());
+    expect(await train(temporaryFolder(), { ...QUICK, evaluateEvery: 0, checkpointEvery: 0 })).toEqual(
+      weights,
+    );
+    expect(await train(temporaryFolder(), { ...QUICK, evaluateEvery: 1, checkpointEvery: 5 })).toEqual(
+      weights,
+    );
+  });
+
+  it("leaves no tensors behind", async () => {
+    const before = liveTensors();
+    await train(temporaryFolder());
+    expect(liveTensors()).toBe(before);
+  });
+});
+
+describe("a resumed run", () => {
+  const whole = async (configuration: HFASTConfigurationOptions = QUICK) => {
+    const folder = temporaryFolder();
+    const weights = await train(folder, configuration);
+    const [metrics, graphs, evaluations] = FILES.map((name) => textOf(folder, name)) as [
+      string,
+      string,
+      string,
+    ];
+    return { weights, metrics, graphs, evaluations };
+  };
+
+  it.each([
+    ["adamw", 1],
+    ["adam", 4],
+    ["sgd", 1],
+    ["rmsprop", 3],
+    ["adagrad", 1],
+  ] as const)(
+    "gives the weights and metrics of one that was never stopped (%s, checkpoint every %d)",
+    async (optimizer, checkpointEvery) => {
+      const settings = { ...QUICK, optimizer, checkpointEvery, schedule: "cosine", warmupSteps: 3 } as const;
+      const { weights, metrics, graphs, evaluations } = await whole(settings);
+      const folder = temporaryFolder();
+      // Stopped twice, by a signal, after steps 4 and 9.
+      for (const [part, stop] of [4, 9].entries()) {
+        const controller = new AbortController();
+        await train(folder, settings, {
+          resume: part > 0,
+          signal: controller.signal,
+          callbacks: [
+            { name: "watch", onStep: ({ step }) => (step === stop ? controller.abort() : undefined) },
+          ],
+        });
+      }
+      expect(await train(folder, settings, { resume: true })).toEqual(weights);
+      expect(FILES.map((name) => textOf(folder, name))).toEqual([metrics, graphs, evaluations]);
+    },
+  );
+
+  it("computes steps after its last checkpoint again, and drops their lines and a torn one", async () => {
+    const { weights, metrics, graphs, evaluations } = await whole();
+    const folder = temporaryFolder();
+    const early = temporaryFolder();
+    const controller = new AbortController();
+    await train(folder, QUICK, {
+      signal: controller.signal,
+      callbacks: [
+        {
+          name: "watch",
+          onStepKept: ({ step }) => {
+            if (step === 6)
+              cpSync(join(folder, "checkpoints"), join(early, "checkpoints"), { recursive: true });
+            if (step === 8) controller.abort();
+          },
+        },
+      ],
+    });
+    // Files as they were after step 8 with half a line more, checkpoints as they were after step 6.
+    for (const name of FILES) {
+      copyFileSync(join(folder, name), join(early, name));
+      appendFileSync(join(early, name), '{"step":9,"loss":0.');
+    }
+    expect(await train(early, QUICK, { resume: true })).toEqual(weights);
+    expect(FILES.map((name) => textOf(early, name))).toEqual([metrics, graphs, evaluations]);
+  });
+
+  it("never starts anew: without a folder or a checkpoint it is refused, and nothing is changed", async () => {
+    const folder = temporaryFolder();
+    const absent = join(folder, "none");
+    await expect(train(absent, QUICK, { resume: true })).rejects.toThrow("there is no such run folder");
+    expect(existsSync(absent)).toBe(false);
+    appendFileSync(join(folder, "metrics.jsonl"), '{"step":1}\n');
+    await expect(train(folder, QUICK, { resume: true })).rejects.toThrow(
+      "there is no checkpoint to go on from",
+    );
+    expect(textOf(folder, "metrics.jsonl")).toBe('{"step":1}\n');
+  });
+
+  it("may go on for longer", async () => {
+    const { weights, metrics } = await whole({ ...QUICK, trainingSteps: 10 });
+    const folder = temporaryFolder();
+    await train(folder, { ...QUICK, trainingSteps: 5 });
+    expect(await train(folder, { ...QUICK, trainingSteps: 10 }, { resume: true })).toEqual(weights);
+    expect(textOf(folder, "metrics.jsonl")).toBe(metrics);
+  });
+
+  it("resumes several epochs, an incomplete accumulation group, and the state of reward and warnings", async () => {
+    // 3 episodes of 3 + 9 turns are at most 12 pairs, 4 batches an epoch: a group of 5 is never complete.
+    const settings = {
+      ...QUICK,
+      numEpisodesPerExperience: 3,
+      batchSize: 3,
+      gradientAccumulationSteps: 5,
+      trainingSteps: 14,
+    };
+    const run = async (folder: string, stop: number | null) => {
+      const system = new JudgedSystem();
+      const controller = new AbortController();
+      const { trainer } = assemble(
+        settings,
+        {
+          runDirectory: folder,
+          resume: existsSync(join(folder, "checkpoints", "last")),
+          credit: backUp({ gamma: 0.5 }),
+          signal: controller.signal,
+          callbacks: [
+            { name: "watch", onStep: ({ step }) => (step === stop ? controller.abort() : undefined) },
+          ],
+        },
+        system,
+        new DPO(system, { epochs: 2 }),
+      );
+      await trainer.train();
+      const result = {
+        weights: weightsOf(system),
+        seen: system.getState(),
+        state: trainer.harness.getState(),
+      };
+      trainer.dispose();
+      system.table.grad = null;
+      system.dispose();
+      return result;
+    };
+    const before = liveTensors();
+    const whole = temporaryFolder();
+    const expected = await run(whole, null);
+    expect(expected.seen).not.toEqual({});
+    const folder = temporaryFolder();
+    for (const stop of [3, 4, 5, 11]) await run(folder, stop);
+    expect(await run(folder, null)).toEqual(expected);
+    expect(textOf(folder, "metrics.jsonl")).toBe(textOf(whole, "metrics.jsonl"));
+    const state = (of: string) => textOf(of, "checkpoints", "last", "state", "trainer.json");
+    expect(state(folder)).toBe(state(whole));
+    expect(liveTensors()).toBe(before);
+  });
+
+  it("has nothing to do when it is finished", async () => {
+    const folder = temporaryFolder();
+    const weights = await train(folder);
+    const metrics = textOf(folder, "metrics.jsonl");
+    expect(await train(folder, QUICK, { resume: true })).toEqual(weights);
+    expect(textOf(folder, "metrics.jsonl")).toBe(metrics);
+  });
+
+  it("refuses other settings, and names the first that differs", async () => {
+    const folder = temporaryFolder();
+    await train(folder, { ...QUICK, trainingSteps: 2 });
+    const other = train(folder, { ...QUICK, learningRate: 0.2 }, { resume: true });
+    await expect(other).rejects.toThrow("training.learningRate was 0.1 and is now 0.2; set it back");
+    await expect(train(folder, { ...QUICK, weightDecay: 0.5 }, { resume: true })).rejects.toThrow(
+      "training.weightDecay was not given and is now 0.5",
+    );
+  });
+
+  it("refuses a damaged state with the file's name", async () => {
+    const folder = temporaryFolder();
+    await train(folder, { ...QUICK, trainingSteps: 2 });
+    const path = join(folder, "checkpoints", "last", "state", "trainer.json");
+    writeFileSync(path, "{");
+    await expect(train(folder, QUICK, { resume: true })).rejects.toThrow(`${path}: cannot be read as JSON`);
+    writeFileSync(path, '{"version":1}');
+    await expect(train(folder, QUICK, { resume: true })).rejects.toThrow(
+      `${path}: has version 1 and this release goes on from version 5`,
+    );
+    writeFileSync(path, '{"version":5}');
+    await expect(train(folder, QUICK, { resume: true })).rejects.toThrow(`${path}: step: `);
+    rmSync(path);
+    await expect(train(folder, QUICK, { resume: true })).rejects.toThrow("cannot be resumed, only loaded");
+  });
+});
+
+describe("a killed run", () => {
+  const script = fileURLToPath(new URL("kill-run.ts", import.meta.url));
+  const root = fileURLToPath(new URL("../../../../", import.meta.url));
+
+  /** Runs until `untilStep` was printed, then kills; null lets it finish. */
+  function start(folder: string, steps: number, untilStep: number | null): Promise<number> {
+    return new Promise((resolve, reject) => {
+      const child = spawn(process.execPath, ["--import", "tsx", script, folder, String(steps)], {
+        cwd: root,
+        env: { ...process.env, TSX_TSCONFIG_PATH: join(root, "tsconfig.check.json") },
+      });
+      let last = 0;
+      let errors = "";
+      child.stderr.on("data", (data: Buffer) => (errors += String(data)));
+      child.stdout.on("data", (data: Buffer) => {
+        last = Number(String(data).trim().split("\n").at(-1));
+        if (untilStep !== null && last >= untilStep) child.kill("SIGKILL");
+      });
+      child.on("error", reject);
+      child.on("close", (code, signal) => {
+        if (code === 0 || signal === "SIGKILL") resolve(last);
+        else reject(new Error(errors));
+      });
+    });
+  }
+
+  it("loses at most the step in flight, and ends as if nothing had happened", async () => {
+    const steps = 40;
+    const folder = temporaryFolder();
+    let reached = 0;
+    for (const stop of [3, 11, 24]) {
+      const printed = await start(folder, steps, stop);
+      expect(printed).toBeGreaterThanOrEqual(stop);
+      const { step } = JSON.parse(textOf(folder, "checkpoints", "last", "state", "trainer.json")) as {
+        step: number;
+      };
+      // What was printed is on the disk.
+      expect(step).toBeGreaterThanOrEqual(printed);
+      expect(step).toBeGreaterThan(reached);
+      reached = step;
+    }
+    await start(folder, steps, null);
+    const whole = temporaryFolder();
+    await train(whole, { ...QUICK, trainingSteps: steps });
+    for (const name of FILES) expect(textOf(folder, name)).toBe(textOf(whole, name));
+    const parameters = (run: string) => textOf(run, "checkpoints", "last", "state", "parameters.safetensors");
+    expect(parameters(folder)).toBe(parameters(whole));
+  }, 300_000);
+});
+
+describe("what a run keeps", () => {
+  it("every graph that was learned from, and every dev conversation, with their steps", async () => {
+    const folder = temporaryFolder();
+    await train(folder);
+    const graphs = parseGraphLines(textOf(folder, "graphs.jsonl"));
+    // Four episodes a step, numbered through.
+    expect(graphs.map(({ step }) => step)).toEqual(
+      Array.from({ length: 12 * 4 }, (_, index) => Math.floor(index / 4) + 1),
+    );
+    expect(graphs.map(({ episode }) => episode)).toEqual(Array.from({ length: 48 }, (_, index) => index));
+    const { system, sampler } = assemble();
+    const first = await sampler.rollout({ seed: 0, episode: 0 });
+    const record = graphRecord(first, { step: 1, credit: rewardCredit(first) });
+    expect(JSON.stringify(record)).toBe(textOf(folder, "graphs.jsonl").split("\n")[0]);
+    expect(record.children[0]!.credit).toBe(record.children[0]!.reward);
+    system.dispose();
+    const evaluations = parseEvaluationLines(textOf(folder, "evaluations.jsonl"));
+    expect(evaluations.map(({ step }) => step)).toEqual([5, 10, 12]);
+    for (const { details, summary } of evaluations) {
+      expect(details.map(({ per_turn }) => per_turn[0]!.context)).toEqual(["u", "v"]);
+      expect(summary.n_rollouts).toBe(2);
+    }
+  });
+
+  it("lines that nobody has changed since the checkpoint, or it is not resumed", async () => {
+    const folder = temporaryFolder();
+    await train(folder, { ...QUICK, trainingSteps: 2, evaluateEvery: 1 });
+    for (const name of ["metrics.jsonl", "graphs.jsonl", "evaluations.jsonl"]) {
+      const text = textOf(folder, name);
+      // One digit, so that the length stays and all lines can be read.
+      const changed = text.replace(/"step":1\b/u, '"step":7');
+      expect([changed.length, changed === text]).toEqual([text.length, false]);
+      writeFileSync(join(folder, name), changed);
+      await expect(train(folder, QUICK, { resume: true })).rejects.toThrow(
+        `${join(folder, name)}: was changed since the checkpoint: its first ${text.length} bytes are not what the run wrote`,
+      );
+      expect(textOf(folder, name)).toBe(changed);
+      writeFileSync(join(folder, name), text);
+    }
+    // A resumed run's checkpoint knows the lines of both.
+    await train(folder, { ...QUICK, trainingSteps: 3, evaluateEvery: 1 }, { resume: true });
+    await train(folder, { ...QUICK, trainingSteps: 4, evaluateEvery: 1 }, { resume: true });
+    const { journals } = JSON.parse(textOf(folder, "checkpoints/last/state/trainer.json")) as {
+      journals: Record<string, { bytes: number; sha256: string }>;
+    };
+    for (const [name, { bytes, sha256 }] of Object.entries(journals)) {
+      const written = readFileSync(join(folder, `${name}.jsonl`));
+      expect([bytes, sha256]).toEqual([written.length, createHash("sha256").update(written).digest("hex")]);
+    }
+  });
+
+  it("no graphs where they are not wanted; a run may change its mind", async () => {
+    const folder = temporaryFolder();
+    await train(folder, { ...QUICK, trainingSteps: 2 });
+    rmSync(join(folder, "graphs.jsonl"));
+    await expect(train(folder, QUICK, { resume: true })).rejects.toThrow(
+      /graphs\.jsonl: must have at least the \d+ bytes/,
+    );
+    await train(folder, { ...QUICK, trainingSteps: 4, keepGraphs: false }, { resume: true });
+    expect(existsSync(join(folder, "graphs.jsonl"))).toBe(false);
+    await train(folder, { ...QUICK, trainingSteps: 5 }, { resume: true });
+    expect(parseGraphLines(textOf(folder, "graphs.jsonl")).map(({ step }) => step)).toEqual([5, 5, 5, 5]);
+  });
+
+  it("token ids from a system that tells them, and says so where none does", async () => {
+    const ids = {
+      tester: { context: [1], probe: [2] },
+      target: { context: [1], heard: [2], probe: [2], response: [3] },
+    };
+    class Telling extends BigramSystem {
+      tokensOf() {
+        return ids;
+      }
+    }
+    const folder = temporaryFolder();
+    const settings = { ...QUICK, trainingSteps: 1, keepTokens: true };
+    const { trainer, system } = assemble(settings, { runDirectory: folder }, new Telling());
+    await trainer.train();
+    expect(parseGraphLines(textOf(folder, "graphs.jsonl"))[0]!.children[0]!.tokens).toEqual(ids);
+    trainer.dispose();
+    system.dispose();
+    expect(() => assemble(settings)).toThrow("keepTokens needs a system that tells the token ids of a turn");
+  });
+
+  it("the checkpoints before the last, as many as wanted", async () => {
+    const folder = temporaryFolder();
+    const kept = () => readdirSync(join(folder, "checkpoints")).sort();
+    const step = (name: string) =>
+      (JSON.parse(textOf(folder, "checkpoints", name, "state", "trainer.json")) as { step: number }).step;
+    const settings = { ...QUICK, evaluateEvery: 0, checkpointEvery: 2, keepCheckpoints: 3 };
+    await train(folder, { ...settings, trainingSteps: 4 });
+    expect(kept()).toEqual(["last", "step-2"]);
+    await train(folder, { ...settings, trainingSteps: 8 }, { resume: true });
+    expect(kept()).toEqual(["last", "step-4", "step-6"]);
+    expect(["step-4", "step-6", "last"].map(step)).toEqual([4, 6, 8]);
+    // A run that is killed between putting the old aside and the new in place goes on from the old.
+    renameSync(join(folder, "checkpoints", "last"), join(folder, "checkpoints", ".last.old"));
+    await train(folder, { ...settings, keepCheckpoints: 1, trainingSteps: 10 }, { resume: true });
+    expect(kept()).toEqual(["last"]);
+    expect(step("last")).toBe(10);
+  });
+
+  it("a checkpoint as often as takes a twentieth of the time, when that is left to the run", async () => {
+    const folder = temporaryFolder();
+    // A step takes 100 ms, and writing the weights 45 ms: 20 · 45 ms are nine steps.
+    let now = 0;
+    class Slow extends BigramSystem {
+      override async saveTester(path: string): Promise<void> {
+        mkdirSync(path);
+        now += 45;
+      }
+      override async restoreTester(): Promise<void> {}
+    }
+    const saved: number[] = [];
+    const system = new Slow();
+    const { trainer } = assemble(
+      { ...QUICK, evaluateEvery: 0, trainingSteps: 25 },
+      {
+        runDirectory: folder,
+        clock: () => now,
+        onProgress: ({ phase }) => void (phase === "rollout" && (now += 100)),
+        callbacks: [
+          {
+            name: "watch",
+            onStepKept: () => {
+              const { step } = JSON.parse(textOf(folder, "checkpoints", "last", "state", "trainer.json")) as {
+                step: number;
+              };
+              if (saved.at(-1) !== step) saved.push(step);
+            },
+          },
+        ],
+      },
+      system,
+    );
+    await trainer.train();
+    expect(saved).toEqual([1, 10, 19]);
+    trainer.dispose();
+    system.dispose();
+  });
+});
+
+describe("a disk that fails", () => {
+  it("ends the run with what to do, and keeps the last checkpoint", async () => {
+    const folder = temporaryFolder();
+    class Failing extends BigramSystem {
+      failing = false;
+      override async saveTester(path: string): Promise<void> {
+        mkdirSync(path);
+        if (this.failing) throw Object.assign(new Error("write ENOSPC"), { code: "ENOSPC" });
+        writeFileSync(join(path, "weights"), JSON.stringify(weightsOf(this)));
+      }
+      override async restoreTester(): Promise<void> {}
+    }
+    const system = new Failing();
+    const { trainer } = assemble(
+      QUICK,
+      {
+        runDirectory: folder,
+        callbacks: [{ name: "watch", onStepKept: ({ step }) => void (system.failing = step === 3) }],
+      },
+      system,
+    );
+    const failure = trainer.train();
+    await expect(failure).rejects.toThrow(UsageError);
+    await expect(failure).rejects.toThrow(
+      /checkpoints\/last: cannot be written: the disk is full; free some space/,
+    );
+    const { step } = JSON.parse(textOf(folder, "checkpoints", "last", "state", "trainer.json")) as {
+      step: number;
+    };
+    expect(step).toBe(3);
+    expect(existsSync(join(folder, "checkpoints", ".last.writing"))).toBe(false);
+    expect(parseMetricsLines(textOf(folder, "metrics.jsonl")).length).toBe(4);
+    trainer.dispose();
+    system.dispose();
+  });
+
+  it("is noticed before anything is computed", async () => {
+    const file = join(temporaryFolder(), "file");
+    writeFileSync(file, "");
+    let rolled = false;
+    const { trainer, system } = assemble(QUICK, {
+      runDirectory: join(file, "run"),
+      onProgress: () => (rolled = true),
+    });
+    await expect(trainer.train()).rejects.toThrow("a part of the path is a file, not a folder (ENOTDIR)");
+    expect(rolled).toBe(false);
+    trainer.dispose();
+    system.dispose();
+  });
+});
+
+describe("settings that do not fit", () => {
+  it("are refused at assembly", () => {
+    expect(() => assemble({ ...QUICK, evaluationRollouts: 3 })).toThrow(
+      "evaluationRollouts must be at most the number of dev prompts, 2, got 3",
+    );
+    expect(() => assemble(QUICK, { resume: true })).toThrow("resume needs the run directory to go on from");
+  });
+});

@@ -1,0 +1,79 @@
+import { dispose, liveTensors, scope, tensor } from "@astra-rl/torch";
+import { UsageError } from "@astra-rl/base";
+import { expect, it } from "vitest";
+import { TokenTable } from "../../src/tree/index.js";
+
+it("knows its lengths, also where the last numbers are 0", () => {
+  scope(() => {
+    const table = TokenTable.ofRows([[-1, -2, 0], [], [0], [-4]]);
+    expect(table.lengths).toEqual([3, 0, 1, 1]);
+    expect(table.values.toArray()).toEqual([
+      [-1, -2, 0],
+      [0, 0, 0],
+      [0, 0, 0],
+      [-4, 0, 0],
+    ]);
+    expect(table.rows()).toEqual([[-1, -2, 0], [], [0], [-4]]);
+    expect(table.mask().dtype).toBe("bool");
+    expect(table.mask().to("int64").toArray()).toEqual([
+      [1, 1, 1],
+      [0, 0, 0],
+      [1, 0, 0],
+      [1, 0, 0],
+    ]);
+    expect(table.sums().toArray()).toEqual([-3, 0, 0, -4]);
+    expect(table.means().toArray()).toEqual([-1, 0, 0, -4]);
+  });
+});
+
+it("passes gradients on, and keeps the type", () => {
+  scope(() => {
+    const values = tensor(
+      [
+        [1, 2],
+        [4, 0],
+      ],
+      { dtype: "float64", requiresGrad: true },
+    );
+    const table = new TokenTable(values, [2, 1]);
+    expect(table.means().dtype).toBe("float64");
+    expect(table.means().detach().toArray()).toEqual([1.5, 4]);
+    table.means().sum().backward();
+    expect(values.grad!.toArray()).toEqual([
+      [0.5, 0.5],
+      [1, 1],
+    ]);
+    expect(table.rows()).toEqual([[1, 2], [4]]);
+  });
+});
+
+it("has room for no rows and for empty ones", () => {
+  scope(() => {
+    expect(TokenTable.ofRows([]).rows()).toEqual([]);
+    expect(TokenTable.ofRows([[], []]).sums().toArray()).toEqual([0, 0]);
+    expect(TokenTable.ofRows([[], []]).mask().shape).toEqual([2, 0]);
+  });
+});
+
+it("leaves a scope whole and is freed with a tree", () => {
+  const before = liveTensors();
+  const table = scope(() => TokenTable.ofRows([[-1]]));
+  expect(table.rows()).toEqual([[-1]]);
+  expect(liveTensors()).toBe(before + 1);
+  dispose([table]);
+  expect(liveTensors()).toBe(before);
+});
+
+it("refuses what does not fit together", () => {
+  scope(() => {
+    const values = tensor([
+      [1, 2],
+      [3, 4],
+    ]);
+    expect(() => new TokenTable(tensor([1]), [1])).toThrow(/must be a tensor \[B, T\], got shape \[1\]/u);
+    expect(() => new TokenTable([[1]] as never, [1])).toThrow(UsageError);
+    expect(() => new TokenTable(values, [1])).toThrow(/a length for each of 2 rows, got 1/u);
+    expect(() => new TokenTable(values, [1, 3])).toThrow(/from 0 to 2, got 3 for row 1/u);
+    expect(() => new TokenTable(values, [1, 0.5])).toThrow(/got 0.5 for row 1/u);
+  });
+});

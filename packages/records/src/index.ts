@@ -1,0 +1,122 @@
+/**
+ * Versioned JSON records, written by runs and read by reports and the viewer, and the folder of a run. It must not know models,
+ * tensors, or how values are computed. Keys are written in a fixed order, so equal data gives equal bytes.
+ *
+ * @module @astra-rl/records
+ */
+export {
+  EVALUATION_VERSION,
+  comparisonRecordSchema,
+  evaluationLineSchema,
+  evaluationRecordSchema,
+  parseComparisonRecord,
+  parseEvaluationLine,
+  parseEvaluationLines,
+  parseEvaluationRecord,
+  stringifyEvaluation,
+  stringifyEvaluationLine,
+  type ComparisonRecord,
+  type DiversityRecord,
+  type EvaluationDetail,
+  type EvaluationLine,
+  type EvaluationOverall,
+  type EvaluationRecord,
+  type EvaluationSummary,
+  type EvaluationTurn,
+  type IntervalRecord,
+  type SecondSummary,
+  type TargetSummary,
+} from "./evaluation-record.js";
+export {
+  FIGURES,
+  FIGURE_FIELDS,
+  SEED_FIGURES,
+  figureOf,
+  metricKeys,
+  type Figure,
+  type FigureDifference,
+  type FigureKey,
+  type SeedFigureKey,
+} from "./figures.js";
+export {
+  graphRecordSchema,
+  parseGraphLines,
+  parseGraphRecord,
+  type GraphRecord,
+  type NodeRecord,
+  type TurnRecord,
+} from "./graph-record.js";
+export {
+  metricsRecord,
+  metricsRecordSchema,
+  parseMetricsLine,
+  parseMetricsLines,
+  stringifyMetrics,
+  type MetricValue,
+  type MetricsRecord,
+  type TrainingWarning,
+  warningKey,
+  warningsOf,
+} from "./metrics-record.js";
+export { RECORD_VERSION, finiteOrNull, sortKeys } from "./parse-record.js";
+export {
+  type ReportEvaluation,
+  type ReportGraph,
+  type ReportNode,
+  type ReportRecord,
+  type ReportRun,
+  type RunCurve,
+  type RunDifference,
+  type RunGroup,
+  type SeedFigure,
+  type SeedSummary,
+} from "./report-record.js";
+export {
+  measuredSchema,
+  parseRunRecord,
+  runRecordSchema,
+  stringifyRunRecord,
+  type FileIdentity,
+  type MeasuredRecord,
+  type ModelIdentity,
+  type RunRecord,
+  type RunSession,
+  type SearchRecord,
+  type ServerRecord,
+} from "./run-record.js";
+export { tokensSchema, type TokensRecord } from "./tokens-record.js";
+export {
+  RESPONSE_NOTES,
+  failureCause,
+  failureSchema,
+  likelihoodSchema,
+  type Failure,
+  type FailureCause,
+  type Likelihood,
+  type ResponseNote,
+} from "./turn-record.js";
+export {
+  DOUBT_RULES,
+  doubt,
+  doubtsOf,
+  doubtsOfEvaluation,
+  doubtsOfFigures,
+  doubtsOfMeasurement,
+  doubtsOfRollouts,
+  doubtsOfStep,
+  doubtsOfTraining,
+  noVerdict,
+  reasonsOf,
+  type Doubt,
+  type DoubtRule,
+  type EvaluationEvidence,
+  type Evidence,
+} from "./verdict.js";
+export {
+  type GraphEntry,
+  type GraphHit,
+  type GraphHits,
+  type ViewList,
+  type ViewRun,
+} from "./view-record.js";
+export * from "./run-folder/index.js";

@@ -1,0 +1,48 @@
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import { UsageError } from "@astra-rl/base";
+import type { RunSettings } from "./run-settings.js";
+import { readState, type CompleteState } from "./trainer-state.js";
+
+/**
+ * Reads the state of the checkpoint to resume from.
+ *
+ * @throws UsageError that names every changed setting that must not change
+ */
+export function readResumableState(folder: string, settings: RunSettings): CompleteState {
+  const state = readState(folder);
+  const changes = settings.changes(state.run);
+  if (changes.length === 0) return state;
+  throw new UsageError(
+    `${folder}: a run is resumed with what it was started with, but ${changes.join("; ")}; set it back, or start a ` +
+      `new run from these weights`,
+  );
+}
+
+/**
+ * Checks that a run can be resumed, before any model is loaded.
+ *
+ * @throws UsageError if there is no run or no checkpoint, or if a setting changed that must not
+ */
+export function checkResumable(runDirectory: string, settings: RunSettings): void {
+  const folder = join(runDirectory, "checkpoints", "last");
+  if (!existsSync(folder)) throw new UsageError(noCheckpoint(runDirectory));
+  readResumableState(folder, settings);
+}
+
+/** The error message for a folder without a checkpoint to resume from. */
+export function noCheckpoint(runDirectory: string): string {
+  if (!existsSync(runDirectory)) {
+    return `${runDirectory}: there is no such run folder to go on with; check its name, or start the run without --resume`;
+  }
+  return (
+    `${join(runDirectory, "checkpoints", "last")}: there is no checkpoint to go on from; check the name of the run folder. ` +
+    `A run that was stopped before its first checkpoint is started again, in another folder or once this one is deleted`
+  );
+}
+
+/** The step of the last checkpoint; null if there is none. */
+export function savedStep(runDirectory: string): number | null {
+  const folder = join(runDirectory, "checkpoints", "last");
+  return existsSync(folder) ? readState(folder).step : null;
+}

@@ -1,0 +1,167 @@
+import {
+  appendFileSync,
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { UsageError } from "@astra-rl/base";
+import { metricsRecord, stringifyMetrics } from "../../src/index.js";
+import { RunDirectory } from "../../src/run-folder/index.js";
+
+let folder = "";
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), "astra-run-"));
+});
+afterEach(() => {
+  rmSync(folder, { recursive: true, force: true });
+});
+
+const line = (step: number) => metricsRecord({ step, loss: 0.5, "reward/mean": 1 });
+const text = (step: number) => [stringifyMetrics(line(step))];
+
+describe("a run directory", () => {
+  it("is made, and appends one line a step", () => {
+    const directory = new RunDirectory(join(folder, "deep", "run"));
+    directory.open({ resume: false });
+    directory.metrics.append(text(1));
+    directory.metrics.append(text(2));
+    const written = readFileSync(directory.metrics.path, "utf8");
+    expect(written).toBe(`${JSON.stringify(line(1))}\n${JSON.stringify(line(2))}\n`);
+    expect(directory.metrics.bytes).toBe(written.length);
+    directory.close();
+  });
+
+  it("is not written over by another run", () => {
+    const first = new RunDirectory(folder);
+    first.open({ resume: false });
+    first.metrics.append(text(1));
+    first.close();
+    expect(() => new RunDirectory(folder).open({ resume: false })).toThrow(
+      `${folder}: holds the metrics of another run; resume that run, or choose another folder`,
+    );
+  });
+
+  it("cuts a torn tail and the lines that the checkpoint does not know", () => {
+    const first = new RunDirectory(folder);
+    first.open({ resume: false });
+    first.metrics.append(text(1));
+    const known = first.metrics.state();
+    first.metrics.append(text(2));
+    first.close();
+    appendFileSync(first.metrics.path, '{"step":3,"los');
+    const second = new RunDirectory(folder);
+    second.open({ resume: true });
+    second.metrics.cut(known);
+    second.metrics.append(text(2));
+    second.close();
+    expect(readFileSync(first.metrics.path, "utf8")).toBe(
+      `${JSON.stringify(line(1))}\n${JSON.stringify(line(2))}\n`,
+    );
+  });
+
+  it("refuses metrics that are not those of the checkpoint", () => {
+    writeFileSync(join(folder, "metrics.jsonl"), "short\n");
+    const directory = new RunDirectory(folder);
+    directory.open({ resume: true });
+    expect(() => directory.metrics.cut({ bytes: 100 })).toThrow(
+      "must have at least the 100 bytes that the checkpoint knows of, got 6",
+    );
+    expect(() => directory.metrics.cut({ bytes: 3 })).toThrow("no line ends at byte 3");
+    directory.close();
+  });
+
+  it("says what to do when a part of the path is a file", () => {
+    writeFileSync(join(folder, "file"), "");
+    const attempt = () => new RunDirectory(join(folder, "file", "run")).open({ resume: false });
+    expect(attempt).toThrow(UsageError);
+    expect(attempt).toThrow("cannot be written: a part of the path is a file, not a folder (ENOTDIR)");
+  });
+
+  // Root may write anywhere, whatever the permissions say.
+  it.skipIf(process.getuid?.() === 0)("says what to do when the folder may not be written", () => {
+    chmodSync(folder, 0o500);
+    expect(() => new RunDirectory(join(folder, "run")).open({ resume: false })).toThrow("may not be written");
+  });
+
+  it.skipIf(!existsSync("/dev/full"))(
+    "says what to do when the disk is full, and leaves no torn line",
+    () => {
+      mkdirSync(join(folder, "checkpoints"));
+      const directory = new RunDirectory(folder);
+      // Every write to /dev/full fails with ENOSPC.
+      Object.defineProperty(directory.metrics, "path", { value: "/dev/full" });
+      directory.open({ resume: true });
+      expect(() => directory.metrics.append(text(1))).toThrow(
+        /\/dev\/full: cannot be written: the disk is full; free some/,
+      );
+      directory.close();
+    },
+  );
+});
+
+describe("checkpoints", () => {
+  const write = (text: string) => async (temporary: string) => {
+    mkdirSync(temporary);
+    writeFileSync(join(temporary, "weights"), text);
+  };
+
+  it("are replaced whole", async () => {
+    const directory = new RunDirectory(folder);
+    directory.open({ resume: false });
+    await directory.writeCheckpoint("last", write("one"));
+    await directory.writeCheckpoint("last", write("two"));
+    expect(readFileSync(join(directory.checkpointPath("last"), "weights"), "utf8")).toBe("two");
+    directory.close();
+  });
+
+  it("stay as they were when writing fails, with nothing left beside them", async () => {
+    const directory = new RunDirectory(folder);
+    directory.open({ resume: false });
+    await directory.writeCheckpoint("last", write("one"));
+    const full = Object.assign(new Error("no space left on device"), { code: "ENOSPC" });
+    const failing = directory.writeCheckpoint("last", async (temporary) => {
+      await write("half")(temporary);
+      throw full;
+    });
+    await expect(failing).rejects.toThrow(/checkpoints\/last: cannot be written: the disk is full/);
+    expect(readFileSync(join(directory.checkpointPath("last"), "weights"), "utf8")).toBe("one");
+    expect(existsSync(join(folder, "checkpoints", ".last.writing"))).toBe(false);
+    directory.close();
+  });
+
+  it("are put back when the process was killed between the two renames", async () => {
+    const directory = new RunDirectory(folder);
+    directory.open({ resume: false });
+    await directory.writeCheckpoint("last", write("one"));
+    directory.close();
+    const checkpoints = join(folder, "checkpoints");
+    renameSync(join(checkpoints, "last"), join(checkpoints, ".last.old"));
+    await write("two")(join(checkpoints, ".last.writing"));
+    const again = new RunDirectory(folder);
+    again.open({ resume: true });
+    expect(again.hasCheckpoint("last")).toBe(true);
+    expect(readFileSync(join(checkpoints, "last", "weights"), "utf8")).toBe("one");
+    await again.writeCheckpoint("last", write("three"));
+    expect(readFileSync(join(checkpoints, "last", "weights"), "utf8")).toBe("three");
+    expect(existsSync(join(checkpoints, ".last.old"))).toBe(false);
+    again.close();
+  });
+
+  it("keep the new one when the process was killed before the old one was removed", async () => {
+    const directory = new RunDirectory(folder);
+    directory.open({ resume: false });
+    await directory.writeCheckpoint("last", write("two"));
+    await write("one")(join(folder, "checkpoints", ".last.old"));
+    directory.close();
+    new RunDirectory(folder).open({ resume: true });
+    expect(readFileSync(join(directory.checkpointPath("last"), "weights"), "utf8")).toBe("two");
+  });
+});

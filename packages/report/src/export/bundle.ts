@@ -1,0 +1,59 @@
+import { z } from "zod";
+import { UsageError } from "@astra-rl/base";
+import type { Attack, ChatMessage } from "./attacks.js";
+
+const message = z.object({ role: z.enum(["system", "user", "assistant"]), content: z.string() });
+
+const bundleSchema = z.object({
+  format: z.literal("astra-rl replay"),
+  version: z.literal(1),
+  /** Where the attacks were found: file or run, target, scorer. */
+  source: z.object({ name: z.string(), scorer: z.string().nullable(), target: z.string().nullable() }),
+  attacks: z
+    .array(
+      z.object({
+        id: z.string(),
+        prompt: z.array(message),
+        probes: z.array(z.string()).min(1),
+        /** What the target said then; a replay does not read it. */
+        responses: z.array(z.string()),
+        is_harmful: z.boolean(),
+      }),
+    )
+    .min(1),
+});
+
+/** Attacks in one file, with all that is needed to say them again. */
+export type ReplayBundle = z.output<typeof bundleSchema>;
+export type ReplayAttack = ReplayBundle["attacks"][number];
+
+export function replayBundle(attacks: readonly Attack[], source: ReplayBundle["source"]): ReplayBundle {
+  return {
+    format: "astra-rl replay",
+    version: 1,
+    source,
+    attacks: attacks.map(({ id, prompt, turns, isHarmful }) => ({
+      id,
+      prompt: prompt.map((each): ChatMessage => ({ ...each })),
+      probes: turns.map(({ probe }) => probe),
+      responses: turns.map(({ response }) => response),
+      is_harmful: isHarmful,
+    })),
+  };
+}
+
+/** @throws UsageError for a file that is no bundle; the message begins with `where` */
+export function parseReplayBundle(text: string, where: string): ReplayBundle {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch (cause) {
+    throw new UsageError(`${where}: is no JSON; make it with astra-rl export --format replay`, { cause });
+  }
+  const result = bundleSchema.safeParse(value);
+  if (result.success) return result.data;
+  const { path, message: rule } = result.error.issues[0]!;
+  throw new UsageError(
+    `${where}: ${path.join(".") || "the file"}: ${rule}; make it with astra-rl export --format replay`,
+  );
+}

@@ -1,0 +1,174 @@
+import {
+  doubtsOfEvaluation,
+  doubtsOfFigures,
+  noVerdict,
+  warningsOf,
+  type EvaluationDetail,
+  type MetricsRecord,
+  type ReportEvaluation,
+  type ReportRecord,
+} from "@astra-rl/records";
+import { csvOf } from "../export/index.js";
+import { figureRows, testOf } from "./comparison-report.js";
+import { conversationLines, doubtLines, foundConversations } from "./conversations.js";
+import { plain, pValue, signed } from "./figures.js";
+import { seedsTable } from "./over-seeds.js";
+import { markdownTable, markdownText } from "./markdown.js";
+import { visible } from "./visible.js";
+
+/** The CSV tables: a row per turn of the evaluations, or per training step of the runs. */
+export const CSV_TABLES = ["turns", "steps"] as const;
+export type CsvTable = (typeof CSV_TABLES)[number];
+
+/** One table as CSV, with a header row. */
+export function csvReport(record: ReportRecord, table: CsvTable): string {
+  const [heading, ...rows] = table === "turns" ? turnRows(record.evaluations) : stepRows(record);
+  // Cells are single lines.
+  const shown = (cell: Cell) => (typeof cell === "string" ? visible(cell) : cell);
+  return csvOf(
+    heading as string[],
+    rows.map((row) => row.map(shown)),
+  );
+}
+
+type Cell = string | number | boolean | null;
+
+function turnRows(evaluations: readonly ReportEvaluation[]): Cell[][] {
+  const heading = [
+    "evaluation",
+    "rollout",
+    "turn",
+    "context",
+    "probe",
+    "response",
+    "probe harm",
+    "response harm",
+    "reward",
+    "probe NLL",
+    "error",
+  ];
+  const rows = evaluations.flatMap(({ label, details }) =>
+    details.flatMap(({ per_turn }: EvaluationDetail, rollout) =>
+      per_turn.map((turn): Cell[] => [
+        label,
+        rollout,
+        turn.turn,
+        turn.context,
+        turn.probe,
+        turn.response,
+        turn.probe_harm,
+        turn.response_harm,
+        turn.reward,
+        turn.probe_nll,
+        turn.error,
+      ]),
+    ),
+  );
+  return [heading, ...rows];
+}
+
+function stepRows({ runs }: ReportRecord): Cell[][] {
+  const keys = [...new Set(runs.flatMap(({ metrics }) => metrics.flatMap(Object.keys)))].filter(
+    (key) => key !== "version",
+  );
+  const rows = runs.flatMap(({ label, metrics }) =>
+    metrics.map((record: MetricsRecord): Cell[] => [label, ...keys.map((key) => record[key] ?? null)]),
+  );
+  return [["run", ...keys], ...rows];
+}
+
+/** "warnings while it trained: repeats (step 7), kl (step 9)"; null where there was none. */
+export function warningsLine(metrics: readonly MetricsRecord[]): string | null {
+  const warnings = warningsOf(metrics).map(({ rule, step }) => `${rule} (step ${step})`);
+  return warnings.length === 0 ? null : `warnings while it trained: ${warnings.join(", ")}`;
+}
+
+export interface MarkdownOptions {
+  /** Number of found conversations of the last evaluation to show. Default 3. */
+  conversations?: number;
+}
+
+/** Metrics and example conversations as Markdown, for an issue or a model card. */
+export function markdownReport(
+  { runs, evaluations, differences, comparison, seeds }: ReportRecord,
+  { conversations = 3 }: MarkdownOptions = {},
+): string {
+  const lines = ["# ASTRA-RL report"];
+  if (seeds.length > 0) {
+    const { heading, rows } = seedsTable(seeds);
+    lines.push(
+      "",
+      "## Over seeds",
+      "",
+      "Means of the last evaluations, with Student's t interval of 95 % over seeds.",
+      "",
+      ...markdownTable(
+        heading,
+        rows.map((row) => row.map((cell) => visible(cell))),
+        "--:",
+      ),
+    );
+  }
+  const labels = (labelled: readonly { label: string }[]) => labelled.map(({ label }) => visible(label));
+  for (const { label, configuration, metrics, doubts } of runs) {
+    const models = (configuration?.["models"] ?? {}) as Record<string, unknown>;
+    const algorithm = (configuration?.["algorithm"] ?? {}) as Record<string, unknown>;
+    lines.push("", `## Run ${markdownText(label)}`, "");
+    const facts: [string, unknown][] = [
+      ["tester", models["tester"]],
+      ["target", models["target"]],
+      ["algorithm", algorithm["type"]],
+      ["seed", configuration?.["seed"]],
+      ["training steps", metrics.length],
+    ];
+    for (const [name, value] of facts) {
+      if (value !== undefined)
+        lines.push(`- ${name}: ${markdownText(typeof value === "string" ? value : JSON.stringify(value))}`);
+    }
+    const warnings = warningsLine(metrics);
+    if (warnings !== null) lines.push(`- ${markdownText(warnings)}`);
+    if (doubts.length > 0) lines.push("", `**${markdownText(noVerdict(doubts))}**`);
+  }
+  if (differences.length > 0) {
+    const rows = differences.map(({ key, values }) => [key, ...values].map((each) => visible(each)));
+    lines.push("", "## What differs", "", ...markdownTable(["", ...labels(runs)], rows));
+  }
+  if (evaluations.length > 0) {
+    const rows = figureRows(
+      evaluations.map(({ summary }) => summary),
+      null,
+      evaluations.map(({ measured }) => measured),
+    );
+    lines.push("", "## Evaluations", "", ...markdownTable(["", ...labels(evaluations)], rows, "--:"));
+  }
+  for (const { label, summary } of evaluations) {
+    const doubts = doubtsOfFigures(doubtsOfEvaluation(summary));
+    if (doubts.length > 0) lines.push("", `**${markdownText(label)}: ${markdownText(noVerdict(doubts))}**`);
+    for (const line of doubtLines({ summary }))
+      lines.push("", `${markdownText(label)}: ${markdownText(line)}`);
+  }
+  if (comparison !== null) {
+    const { difference, difference_interval: interval, p_value, n_pairs } = comparison.record;
+    const points = (share: number | null = null) => signed(share === null ? null : 100 * share, 1);
+    lines.push(
+      "",
+      `Difference in success from ${markdownText(evaluations[comparison.before]!.label)} to ` +
+        `${markdownText(evaluations[comparison.after]!.label)}: ${points(difference)} points (95 % interval ` +
+        `${points(interval?.lower)} to ${points(interval?.upper)}, ${pValue(p_value)} by ${testOf(interval)}, ` +
+        `${n_pairs} pairs); probe NLL ${plain(comparison.record.probe_nll_difference)} nats a token.`,
+    );
+  }
+  const hack = comparison?.reward_hack ?? null;
+  if (hack !== null) lines.push("", `**${markdownText(hack)}**`);
+  const last = evaluations.at(-1);
+  const found = last === undefined ? [] : foundConversations(last, conversations);
+  if (found.length > 0) {
+    lines.push("", `## Found conversations, likeliest first (${markdownText(last!.label)})`);
+    for (const detail of found) {
+      // Indented, because model output may contain any code fence; each item is one line.
+      const talk = conversationLines(detail, last!.summary.harm_threshold);
+      lines.push("", ...talk.map((line) => `    ${line}`));
+    }
+  }
+  return `${lines.join("\n")}\n`;
+}

@@ -1,0 +1,1 @@
+export { type RunningView, type ViewOptions, view } from "./server.js";

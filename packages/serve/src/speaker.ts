@@ -1,0 +1,115 @@
+import { createHash } from "node:crypto";
+import {
+  Conversation,
+  Message,
+  makeFormat,
+  type Format,
+  type From,
+  type Tokenizer,
+  type ModelFormat,
+} from "@astra-rl/lm";
+import { ApiError } from "./api-error.js";
+import type { ChatMessageIn } from "./requests.js";
+
+export interface SpeakerOptions {
+  role: "tester" | "target";
+  /** How the model reads conversations; a system prompt in it may be replaced by the request's. */
+  format?: ModelFormat;
+  /** What templates get that write the date. */
+  date: Date;
+  /** Whose system prompt a tester reads: its own, or the request's. Default "ours". */
+  system?: "ours" | "theirs";
+  /**
+   * Prompts that take the place of the first user message, drawn by its text: a tester was trained on conversations, not on
+   * instructions.
+   */
+  prompts?: readonly string[];
+}
+
+/**
+ * Writes the messages of a request as the model was trained to read them: to a tester, the tool that asks is the target, and the
+ * first user message the prompt.
+ */
+export class Speaker {
+  readonly #formats = new Map<string, Format>();
+
+  /** @param name begins messages */
+  constructor(
+    readonly name: string,
+    readonly tokenizer: Tokenizer,
+    readonly options: SpeakerOptions,
+  ) {}
+
+  /**
+   * Ids up to where the model's message begins.
+   *
+   * @throws ApiError for an order of messages that cannot be answered
+   */
+  write(messages: readonly ChatMessageIn[]): { ids: number[]; format: Format } {
+    const { role, system: whose = "ours", prompts = [] } = this.options;
+    if (messages.at(-1)!.role !== "user") {
+      throw new ApiError(400, "messages: the last one must be the user's", "invalid_value", "messages");
+    }
+    const said: Message[] = [];
+    let system: string | undefined;
+    for (const { role: voice, content } of messages) {
+      if (voice === "system" || voice === "developer") {
+        system = system === undefined ? content : `${system}\n\n${content}`;
+        continue;
+      }
+      const isFirst = said.length === 0;
+      const text = isFirst && voice === "user" && prompts.length > 0 ? drawn(prompts, content) : content;
+      said.push(new Message(this.#origin(voice, isFirst), text));
+    }
+    if (system !== undefined && role === "target") said.unshift(new Message("system", system));
+    const format = this.#format(role === "tester" && whose === "theirs" ? system : undefined);
+    const [first, ...others] = said as [Message, ...Message[]];
+    return { ids: writtenIds(format, role, Conversation.of(first, ...others)), format };
+  }
+
+  #origin(voice: "user" | "assistant", isFirst: boolean): From {
+    const { role } = this.options;
+    if (role === "target") return voice === "user" ? "tester" : "target";
+    if (voice === "assistant") return "tester";
+    return isFirst ? "prompt" : "target";
+  }
+
+  #format(system: string | undefined): Format {
+    const name = system ?? "";
+    const known = this.#formats.get(name) ?? this.#make(system);
+    // System prompts are few; a client that sends a new one each time must not fill the memory.
+    if (this.#formats.size >= 64) this.#formats.clear();
+    this.#formats.set(name, known);
+    return known;
+  }
+
+  #make(system: string | undefined): Format {
+    const { role, format, date } = this.options;
+    const given = { ...format, ...(system === undefined ? {} : { system }) };
+    return makeFormat(this.name, this.tokenizer, role, given, date);
+  }
+}
+
+/** The same prompt for the same text, so that a conversation keeps its beginning from turn to turn. */
+function drawn(prompts: readonly string[], text: string): string {
+  const hash = createHash("sha256").update(text).digest();
+  return prompts[hash.readUInt32BE(0) % prompts.length]!;
+}
+
+/** A conversation's ids, with the cue for the next message of `role`. */
+export function writtenIds(format: Format, role: "tester" | "target", conversation: Conversation): number[] {
+  const none = () => null;
+  const messages = conversation.messages();
+  let pieces = format.layout?.(conversation, none);
+  if (pieces === undefined) {
+    let before: Conversation | null = null;
+    pieces = messages.map((message) => {
+      const piece = format.write(before, message, null);
+      const isCued = message.from === role && before !== null;
+      const cue = isCued ? format.cue(before!) : [];
+      before = before === null ? Conversation.of(message) : before.append(message);
+      return { ids: [...cue, ...piece.ids], body: piece.body };
+    });
+  }
+  return [...pieces.flatMap(({ ids }) => ids), ...format.cue(conversation)];
+}
