@@ -1,5 +1,4 @@
-import { existsSync, readFileSync } from "node:fs";
-import { createRequire } from "node:module";
+import { existsSync, readdirSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
@@ -7,11 +6,16 @@ import { emulatedTiles, hasInstructionSet } from "./scripts/emulated-tiles.mjs";
 
 const source = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 
-const everything = ["packages/*/test/**/*.test.ts", "scripts/test/**/*.test.ts"];
-/** Test files that need no native addon; every other file, so every new one, is a test of the engine. */
-const unit = JSON.parse(readFileSync(source("scripts/unit-tests.json"), "utf8")) as string[];
-const missing = unit.filter((file) => !existsSync(source(file)));
-if (missing.length > 0) throw new Error(`scripts/unit-tests.json lists no file: ${missing.join(", ")}`);
+/** One project for each package with tests, and one for the scripts: `vitest run --project lm`. */
+const projects = [
+  ...readdirSync(source("packages"))
+    .filter((name) => existsSync(source(`packages/${name}/test`)))
+    .map((name) => ({ name, folder: `packages/${name}/test` })),
+  { name: "scripts", folder: "scripts/test" },
+].map(({ name, folder }) => ({
+  extends: true as const,
+  test: { name, include: [`${folder}/**/*.test.ts`] },
+}));
 
 /** What the instruction set may change. */
 const numerical = [
@@ -30,49 +34,27 @@ const elsewhere = [
   "packages/astra-rl/test/training/{run-directory,run-lock,training-configuration}.test.ts",
 ];
 
-/** Unit tests run with the addon out of reach, so that one that begins to load it fails. */
-const unitProject = {
-  extends: true as const,
-  test: {
-    name: "unit",
-    include: unit,
-    pool: "threads" as const,
-    isolate: false,
-    env: { ASTRA_TORCH_BUILD: source("no-engine-in-unit-tests") },
-  },
-};
-const engineProject = {
-  extends: true as const,
-  test: { name: "engine", include: everything, exclude: unit },
-};
-
 /**
- * ASTRA_TEST_ISAS=amx,avx2: other instruction sets, within which the numerical tests run once more: smaller ones, and tiles
- * (AMX), which are emulated where the processor has none. All are counted in one closing line.
+ * ASTRA_TEST_ISAS=amx,avx2: the numerical tests within these instruction sets, and no others (scripts/instruction-sets.mjs).
+ * Tiles (AMX) are emulated where the processor has none.
  */
-function otherInstructionSets() {
-  const wanted = (process.env["ASTRA_TEST_ISAS"] ?? "").split(",").filter((isa) => isa !== "");
-  const preload = source("packages/torch/build/preload.node");
-  if (wanted.length === 0 || !existsSync(preload)) return [];
-  const { instructionSets } = createRequire(import.meta.url)(preload) as {
-    instructionSets: () => [string, string];
-  };
+function withinInstructionSets(isas: readonly string[]) {
   const known = ["baseline", "avx2", "avx512", "avx512_bf16", "amx"];
-  const [inForce] = instructionSets();
-  return wanted.flatMap((isa) => {
+  return isas.flatMap((isa) => {
     if (!known.includes(isa))
       throw new Error(`ASTRA_TEST_ISAS: no instruction set ${isa} in ${known.join(", ")}`);
-    const again = (name: string, env: Record<string, string>) => [
+    const within = (name: string, env: Record<string, string>) => [
       { extends: true as const, test: { name, include: numerical, exclude: elsewhere, env } },
     ];
-    if (isa === inForce) return [];
-    if (hasInstructionSet(isa)) return again(isa, { ASTRA_ISA: isa });
+    if (hasInstructionSet(isa)) return within(isa, { ASTRA_ISA: isa });
     const tiles = isa === "amx" ? emulatedTiles() : { why: "this machine does not have it" };
-    if ("library" in tiles) return again("emulated amx", { ASTRA_ISA: isa, LD_PRELOAD: tiles.library });
+    if ("library" in tiles) return within("emulated amx", { ASTRA_ISA: isa, LD_PRELOAD: tiles.library });
     console.warn(`SKIPPED: tests within ${isa}: ${tiles.why}`);
     return [];
   });
 }
+
+const isas = (process.env["ASTRA_TEST_ISAS"] ?? "").split(",").filter((isa) => isa !== "");
 
 export default defineConfig({
   resolve: {
@@ -92,7 +74,7 @@ export default defineConfig({
   },
   test: {
     // A project adds to what it extends, so the files are named in the projects alone.
-    projects: [unitProject, engineProject, ...otherInstructionSets()],
+    projects: isas.length > 0 ? withinInstructionSets(isas) : projects,
     pool: "forks",
     // At most eight, for the memory that each takes. One more than cores is a tenth faster, but work then takes more
     // processor time, which some tests bound.

@@ -41,6 +41,8 @@ const killed = fileURLToPath(new URL("kill-ranks.mjs", import.meta.url));
 const moments = ["--moments", String(Math.ceil(Number(times) / 2)), "--seed", seed];
 if (spawnSync(process.execPath, [killed, ...moments], { stdio: "inherit" }).status !== 0) failed += 1;
 const run = (program, ...args) => spawnSync(program, args, { stdio: "inherit" }).status === 0;
+// The numerical tests within other instruction sets, and what can be tried of other machines.
+if (!run("npm", "run", "test:isas")) failed += 1;
 // The check of a GPU, with the CPU in its place.
 if (!run("npm", "run", "check:cuda", "--", "--device", "cpu", "--only", "runs,commands")) failed += 1;
 // Programs of others, on both sides of the API. Each is installed into the folder for temporary files, unless its variable names one.
@@ -94,5 +96,5 @@ for (const { variable, test, executable, install } of TOOLS) {
 }
 if (spawnSync("npx", ["vitest", "run", ...tests], { stdio: "inherit", env }).status !== 0) failed += 1;
 
-process.stdout.write(`nightly: seed ${seed}, ${RUNS.length + 2} programs, ${failed} with failures\n`);
+process.stdout.write(`nightly: seed ${seed}, ${RUNS.length + 4} programs, ${failed} with failures\n`);
 process.exitCode = failed === 0 ? 0 : 1;

@@ -68,9 +68,10 @@ async function runDocument(root, document) {
       language === "ts"
         ? [process.execPath, [join(root, "node_modules/tsx/dist/cli.mjs"), file]]
         : ["bash", ["-euo", "pipefail", file]];
+    const began = performance.now();
     const result = await runProgram(program, args, folder);
     if (!result.ok) return { lines: [...lines, `${place}: the example failed`, result.output], ok: false };
-    lines.push(`${place}: ran`);
+    lines.push(`${place}: ran (${((performance.now() - began) / 1000).toFixed(1)} s)`);
   }
   return { lines, ok: true };
 }
