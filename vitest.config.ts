@@ -1,27 +1,75 @@
-import { existsSync, readdirSync } from "node:fs";
+import { existsSync, readFileSync, readdirSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
+import { ByProject } from "./scripts/by-project.js";
 import { emulatedTiles, hasInstructionSet } from "./scripts/emulated-tiles.mjs";
 
 const source = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 
-/** One project for each package with tests, and one for the scripts: `vitest run --project lm`. */
-const projects = [
+const folders = [
   ...readdirSync(source("packages"))
     .filter((name) => existsSync(source(`packages/${name}/test`)))
     .map((name) => ({ name, folder: `packages/${name}/test` })),
   { name: "scripts", folder: "scripts/test" },
-].map(({ name, folder }) => ({
-  extends: true as const,
-  test: { name, include: [`${folder}/**/*.test.ts`] },
-}));
+];
+
+/**
+ * What a test needs a process of its own for: it changes what belongs to the process, or measures it. The others share one, which
+ * spares each of them loading modules and libtorch again, and running cold.
+ */
+const OWN_PROCESS = [
+  /\bprocess\.(chdir|umask|on\(|once|emit|exit|env(\[.*\]|\.\w+) = )/u,
+  /(delete |assign\()process\.env/u,
+  /\bprocess\.(memoryUsage|resourceUsage|cpuUsage)|[mM]emoryAllocated/u,
+  /\bvi\.(spyOn|stub\w+|useFakeTimers|setConfig)|setThreads/u,
+];
+
+const needsOwnProcess = (text: string) => OWN_PROCESS.some((pattern) => pattern.test(text));
+
+/** Files by whether they need a process of their own. Those of the engine do: it is one for the whole process. */
+const [isolated, shared] = [true, false].map((isolate) =>
+  folders.flatMap(({ name, folder }) =>
+    readdirSync(source(folder), { recursive: true, encoding: "utf8" })
+      .filter((file) => file.endsWith(".test.ts"))
+      .map((file) => `${folder}/${file}`)
+      .filter(
+        (file) => (name === "torch" || needsOwnProcess(readFileSync(source(file), "utf8"))) === isolate,
+      ),
+  ),
+) as [string[], string[]];
+
+/** Two projects: `name` of files that share a process, and `name isolated` of those that do not. */
+function projectsOf(
+  name: string,
+  include: string[],
+  exclude: string[] = [],
+  env: Record<string, string> = {},
+) {
+  return [
+    {
+      extends: true as const,
+      test: { name: `${name} isolated`, include, exclude: [...exclude, ...shared], env },
+    },
+    {
+      extends: true as const,
+      test: {
+        name,
+        include,
+        exclude: [...exclude, ...isolated],
+        env,
+        isolate: false,
+        setupFiles: [source("scripts/collect-garbage.ts")],
+      },
+    },
+  ];
+}
 
 /** What the instruction set may change. */
 const numerical = [
   "packages/torch/test/**/*.test.ts",
   "packages/lm/test/*.test.ts",
-  "packages/astra-rl/test/{algorithm,system,training}/*.test.ts",
+  "packages/*/test/{algorithm,system,training}/*.test.ts",
 ];
 /** Among them, what it may not: texts, files, processes, memory, and which methods are called. */
 const elsewhere = [
@@ -29,9 +77,9 @@ const elsewhere = [
   "packages/lm/test/{checkpoint,threads,time-limit,meta-device,prefix-trie,read-parameters}.test.ts",
   "packages/torch/test/distributed/*.test.ts",
   "packages/torch/test/{fuzzers,limits,make-folder,memory,native,safetensors,schedules,scope,tensor-file,threads}.test.ts",
-  "packages/astra-rl/test/system/{disposal,hub-models,options,overrides,roles-apart,several-models}.test.ts",
-  "packages/astra-rl/test/training/{callbacks,event-file,final-reward,hf-ast-trainer,loggers,own-optimizer}.test.ts",
-  "packages/astra-rl/test/training/{run-directory,run-lock,training-configuration}.test.ts",
+  "packages/*/test/system/{disposal,hub-models,options,overrides,roles-apart,several-models}.test.ts",
+  "packages/*/test/training/{callbacks,event-file,final-reward,hf-ast-trainer,loggers,own-optimizer}.test.ts",
+  "packages/*/test/training/{run-directory,run-lock,training-configuration}.test.ts",
 ];
 
 /**
@@ -43,9 +91,7 @@ function withinInstructionSets(isas: readonly string[]) {
   return isas.flatMap((isa) => {
     if (!known.includes(isa))
       throw new Error(`ASTRA_TEST_ISAS: no instruction set ${isa} in ${known.join(", ")}`);
-    const within = (name: string, env: Record<string, string>) => [
-      { extends: true as const, test: { name, include: numerical, exclude: elsewhere, env } },
-    ];
+    const within = (name: string, env: Record<string, string>) => projectsOf(name, numerical, elsewhere, env);
     if (hasInstructionSet(isa)) return within(isa, { ASTRA_ISA: isa });
     const tiles = isa === "amx" ? emulatedTiles() : { why: "this machine does not have it" };
     if ("library" in tiles) return within("emulated amx", { ASTRA_ISA: isa, LD_PRELOAD: tiles.library });
@@ -74,7 +120,10 @@ export default defineConfig({
   },
   test: {
     // A project adds to what it extends, so the files are named in the projects alone.
-    projects: isas.length > 0 ? withinInstructionSets(isas) : projects,
+    projects:
+      isas.length > 0
+        ? withinInstructionSets(isas)
+        : folders.flatMap(({ name, folder }) => projectsOf(name, [`${folder}/**/*.test.ts`])),
     pool: "forks",
     // At most eight, for the memory that each takes. One more than cores is a tenth faster, but work then takes more
     // processor time, which some tests bound.
@@ -83,6 +132,7 @@ export default defineConfig({
     hookTimeout: 60_000,
     // libtorch's threads would fight the other worker's for the same cores.
     env: { OMP_NUM_THREADS: "1" },
+    sequence: { sequencer: ByProject },
     reporters: ["default", source("scripts/closing-line-reporter.ts")],
   },
 });
