@@ -125,6 +125,7 @@ export default defineConfig({
         ? withinInstructionSets(isas)
         : folders.flatMap(({ name, folder }) => projectsOf(name, [`${folder}/**/*.test.ts`])),
     pool: "forks",
+    globalSetup: source("scripts/temporary-folder.ts"),
     // At most eight, for the memory that each takes. One more than cores is a tenth faster, but work then takes more
     // processor time, which some tests bound.
     maxWorkers: Math.min(8, Math.max(2, availableParallelism())),
