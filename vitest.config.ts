@@ -1,9 +1,9 @@
-import { existsSync, readFileSync } from "node:fs";
-import { createRequire } from "node:module";
+import { existsSync, readFileSync, readdirSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { fileURLToPath } from "node:url";
 import ts from "typescript";
 import { defineConfig } from "vitest/config";
+import { ByProject } from "./scripts/by-project.js";
 import { emulatedTiles, hasInstructionSet } from "./scripts/emulated-tiles.mjs";
 
 const source = (path: string) => fileURLToPath(new URL(path, import.meta.url));
@@ -12,17 +12,81 @@ const source = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 const { config } = ts.readConfigFile(source("tsconfig.check.json"), ts.sys.readFile);
 const { paths } = (config as { compilerOptions: { paths: Record<string, [string]> } }).compilerOptions;
 
-const everything = ["packages/*/test/**/*.test.ts", "scripts/test/**/*.test.ts"];
-/** Test files that need no native addon; every other file, so every new one, is a test of the engine. */
-const unit = JSON.parse(readFileSync(source("scripts/unit-tests.json"), "utf8")) as string[];
-const missing = unit.filter((file) => !existsSync(source(file)));
-if (missing.length > 0) throw new Error(`scripts/unit-tests.json lists no file: ${missing.join(", ")}`);
+const folders = [
+  ...readdirSync(source("packages"))
+    .filter((name) => existsSync(source(`packages/${name}/test`)))
+    .map((name) => ({ name, folder: `packages/${name}/test` })),
+  { name: "scripts", folder: "scripts/test" },
+];
+
+/**
+ * What a test needs a process of its own for: it changes what belongs to the process, or measures it. The others share one, which
+ * spares each of them loading modules and libtorch again, and running cold.
+ */
+const OWN_PROCESS = [
+  /\bprocess\.(chdir|umask|on\(|once|emit|exit|env(\[.*\]|\.\w+) = )/u,
+  /(delete |assign\()process\.env/u,
+  /\bprocess\.(memoryUsage|resourceUsage|cpuUsage)|[mM]emoryAllocated/u,
+  /\bvi\.(spyOn|stub\w+|useFakeTimers|setConfig)|setThreads/u,
+];
+
+const needsOwnProcess = (text: string) => OWN_PROCESS.some((pattern) => pattern.test(text));
+
+/** Files by whether they need a process of their own. Those of the engine do: it is one for the whole process. */
+const [isolated, shared] = [true, false].map((isolate) =>
+  folders.flatMap(({ name, folder }) =>
+    readdirSync(source(folder), { recursive: true, encoding: "utf8" })
+      .filter((file) => file.endsWith(".test.ts"))
+      .map((file) => `${folder}/${file}`)
+      .filter(
+        (file) => (name === "torch" || needsOwnProcess(readFileSync(source(file), "utf8"))) === isolate,
+      ),
+  ),
+) as [string[], string[]];
+
+/** Packages that do not depend on the engine, whatever their tests import: the addon is out of their reach. */
+function isWithoutEngine(name: string): boolean {
+  const description = source(`packages/${name}/package.json`);
+  if (name === "torch" || !existsSync(description)) return false;
+  const { dependencies = {} } = JSON.parse(readFileSync(description, "utf8")) as {
+    dependencies?: Record<string, string>;
+  };
+  return Object.keys(dependencies)
+    .filter((each) => each.startsWith("@astra-rl/"))
+    .every((each) => isWithoutEngine(each.slice("@astra-rl/".length)));
+}
+
+/** Two projects: `name` of files that share a process, and `name isolated` of those that do not. */
+function projectsOf(
+  name: string,
+  include: string[],
+  exclude: string[] = [],
+  env: Record<string, string> = {},
+) {
+  return [
+    {
+      extends: true as const,
+      test: { name: `${name} isolated`, include, exclude: [...exclude, ...shared], env },
+    },
+    {
+      extends: true as const,
+      test: {
+        name,
+        include,
+        exclude: [...exclude, ...isolated],
+        env,
+        isolate: false,
+        setupFiles: [source("scripts/collect-garbage.ts")],
+      },
+    },
+  ];
+}
 
 /** What the instruction set may change. */
 const numerical = [
   "packages/torch/test/**/*.test.ts",
   "packages/lm/test/*.test.ts",
-  "packages/astra-rl/test/{algorithm,system,training}/*.test.ts",
+  "packages/*/test/{algorithm,system,training}/*.test.ts",
 ];
 /** Among them, what it may not: texts, files, processes, memory, and which methods are called. */
 const elsewhere = [
@@ -30,54 +94,30 @@ const elsewhere = [
   "packages/lm/test/{checkpoint,threads,time-limit,meta-device,prefix-trie,read-parameters}.test.ts",
   "packages/torch/test/distributed/*.test.ts",
   "packages/torch/test/{fuzzers,limits,make-folder,memory,native,safetensors,schedules,scope,tensor-file,threads}.test.ts",
-  "packages/method/test/system/{disposal,hub-models,options,overrides,roles-apart,several-models}.test.ts",
-  "packages/method/test/training/{callbacks,event-file,final-reward,hf-ast-trainer,loggers,own-optimizer}.test.ts",
-  "packages/method/test/training/{run-directory,run-lock,training-configuration}.test.ts",
+  "packages/*/test/system/{disposal,hub-models,options,overrides,roles-apart,several-models}.test.ts",
+  "packages/*/test/training/{callbacks,event-file,final-reward,hf-ast-trainer,loggers,own-optimizer}.test.ts",
+  "packages/*/test/training/{run-directory,run-lock,training-configuration}.test.ts",
 ];
 
-/** Unit tests run with the addon out of reach, so that one that begins to load it fails. */
-const unitProject = {
-  extends: true as const,
-  test: {
-    name: "unit",
-    include: unit,
-    pool: "threads" as const,
-    isolate: false,
-    env: { ASTRA_TORCH_BUILD: source("no-engine-in-unit-tests") },
-  },
-};
-const engineProject = {
-  extends: true as const,
-  test: { name: "engine", include: everything, exclude: unit },
-};
-
 /**
- * ASTRA_TEST_ISAS=amx,avx2: other instruction sets, within which the numerical tests run once more: smaller ones, and tiles
- * (AMX), which are emulated where the processor has none. All are counted in one closing line.
+ * ASTRA_TEST_ISAS=amx,avx2: the numerical tests within these instruction sets, and no others (scripts/instruction-sets.mjs).
+ * Tiles (AMX) are emulated where the processor has none.
  */
-function otherInstructionSets() {
-  const wanted = (process.env["ASTRA_TEST_ISAS"] ?? "").split(",").filter((isa) => isa !== "");
-  const preload = source("packages/torch/build/preload.node");
-  if (wanted.length === 0 || !existsSync(preload)) return [];
-  const { instructionSets } = createRequire(import.meta.url)(preload) as {
-    instructionSets: () => [string, string];
-  };
+function withinInstructionSets(isas: readonly string[]) {
   const known = ["baseline", "avx2", "avx512", "avx512_bf16", "amx"];
-  const [inForce] = instructionSets();
-  return wanted.flatMap((isa) => {
+  return isas.flatMap((isa) => {
     if (!known.includes(isa))
       throw new Error(`ASTRA_TEST_ISAS: no instruction set ${isa} in ${known.join(", ")}`);
-    const again = (name: string, env: Record<string, string>) => [
-      { extends: true as const, test: { name, include: numerical, exclude: elsewhere, env } },
-    ];
-    if (isa === inForce) return [];
-    if (hasInstructionSet(isa)) return again(isa, { ASTRA_ISA: isa });
+    const within = (name: string, env: Record<string, string>) => projectsOf(name, numerical, elsewhere, env);
+    if (hasInstructionSet(isa)) return within(isa, { ASTRA_ISA: isa });
     const tiles = isa === "amx" ? emulatedTiles() : { why: "this machine does not have it" };
-    if ("library" in tiles) return again("emulated amx", { ASTRA_ISA: isa, LD_PRELOAD: tiles.library });
+    if ("library" in tiles) return within("emulated amx", { ASTRA_ISA: isa, LD_PRELOAD: tiles.library });
     console.warn(`SKIPPED: tests within ${isa}: ${tiles.why}`);
     return [];
   });
 }
+
+const isas = (process.env["ASTRA_TEST_ISAS"] ?? "").split(",").filter((isa) => isa !== "");
 
 export default defineConfig({
   resolve: {
@@ -89,8 +129,21 @@ export default defineConfig({
   },
   test: {
     // A project adds to what it extends, so the files are named in the projects alone.
-    projects: [unitProject, engineProject, ...otherInstructionSets()],
+    projects:
+      isas.length > 0
+        ? withinInstructionSets(isas)
+        : folders.flatMap(({ name, folder }) =>
+            projectsOf(
+              name,
+              [`${folder}/**/*.test.ts`],
+              [],
+              isWithoutEngine(name) && name !== "scripts" && name !== "viewer"
+                ? { ASTRA_TORCH_BUILD: source("no-engine") }
+                : {},
+            ),
+          ),
     pool: "forks",
+    globalSetup: source("scripts/temporary-folder.ts"),
     // At most eight, for the memory that each takes. One more than cores is a tenth faster, but work then takes more
     // processor time, which some tests bound.
     maxWorkers: Math.min(8, Math.max(2, availableParallelism())),
@@ -98,6 +151,7 @@ export default defineConfig({
     hookTimeout: 60_000,
     // libtorch's threads would fight the other worker's for the same cores.
     env: { OMP_NUM_THREADS: "1" },
+    sequence: { sequencer: ByProject },
     reporters: ["default", source("scripts/closing-line-reporter.ts")],
   },
 });

@@ -23,7 +23,7 @@ const checks = [
   ["types of the page", [bin("typescript/bin/tsc"), "-p", join(root, "packages/viewer/tsconfig.json")]],
   ["lint", [bin("oxlint/bin/oxlint"), "--type-aware", "--deny-warnings"]],
   ["format", [bin("prettier/bin/prettier.cjs"), "--check", "--log-level=warn", "."]],
-  ["import law", [join(root, "scripts/check-imports.mjs")]],
+  ["dependency rules", [join(root, "scripts/check-imports.mjs")]],
   ["reference", [bin("typedoc/bin/typedoc")]],
 ];
 const failed = [];
@@ -53,5 +53,5 @@ if (failed[0] !== setUp[0] && !process.argv.includes("--without-tests")) {
   });
   if (status !== 0) failed.push("tests");
 }
-process.stdout.write(failed.length === 0 ? "check: all is well\n" : `check: failed: ${failed.join(", ")}\n`);
+process.stdout.write(failed.length === 0 ? "check: passed\n" : `check: failed: ${failed.join(", ")}\n`);
 process.exitCode = failed.length === 0 ? 0 : 1;

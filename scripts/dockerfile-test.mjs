@@ -86,7 +86,7 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
       `Dockerfile: ${hasBuilder ? "building it" : "no builder here; running its steps"}\n`,
     );
     (hasBuilder ? build : runSteps)();
-    process.stdout.write("Dockerfile: all is well\n");
+    process.stdout.write("Dockerfile: passed\n");
   } catch (error) {
     process.stderr.write(`Dockerfile: ${error.message}\n`);
     process.exitCode = 1;

@@ -1,6 +1,7 @@
 // What fuzzers and killed runs find in a night: generated configurations, run folders, scorers and locks, command lines, runs that
 // are killed, also of several processes, renamed folders, fights for a lock; and the tests with programs of others, which it installs: `transformers serve` as a
-// server, and promptfoo, lm-eval and Python's openai as clients.
+// server, and promptfoo, lm-eval and Python's openai as clients. And what continuous integration leaves out while the kernels stay
+// as they are: the numerical tests within other instruction sets than this machine's, and other machines.
 //
 //   npm run nightly [-- COUNT [SEED]]     COUNT: generated cases in all, 10,000 unless told otherwise
 //
@@ -41,6 +42,7 @@ const killed = fileURLToPath(new URL("kill-ranks.mjs", import.meta.url));
 const moments = ["--moments", String(Math.ceil(Number(times) / 2)), "--seed", seed];
 if (spawnSync(process.execPath, [killed, ...moments], { stdio: "inherit" }).status !== 0) failed += 1;
 const run = (program, ...args) => spawnSync(program, args, { stdio: "inherit" }).status === 0;
+if (!run("npm", "run", "test:isas")) failed += 1;
 // The check of a GPU, with the CPU in its place.
 if (!run("npm", "run", "check:cuda", "--", "--device", "cpu", "--only", "runs,commands")) failed += 1;
 // Programs of others, on both sides of the API. Each is installed into the folder for temporary files, unless its variable names one.
@@ -94,5 +96,5 @@ for (const { variable, test, executable, install } of TOOLS) {
 }
 if (spawnSync("npx", ["vitest", "run", ...tests], { stdio: "inherit", env }).status !== 0) failed += 1;
 
-process.stdout.write(`nightly: seed ${seed}, ${RUNS.length + 2} programs, ${failed} with failures\n`);
+process.stdout.write(`nightly: seed ${seed}, ${RUNS.length + 4} programs, ${failed} with failures\n`);
 process.exitCode = failed === 0 ? 0 : 1;

@@ -6,13 +6,13 @@
  *   node scripts/pack-test.mjs [--cold] [--keep]
  *
  *   --cold   compile every native file anew; otherwise those whose source, headers and flags are the same bytes as this
- *            clone's are taken over (their names are hashes of all that), which saves a minute
+ *            clone's are taken over (their names are hashes of all that), which saves minutes
  *   --keep   leave the project where it is, and say where
  *
  * The packages that ours depend on come from npm's cache or the registry.
  */
 import { spawnSync } from "node:child_process";
-import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, existsSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -101,17 +101,19 @@ try {
   );
   say("installed");
 
-  if (!cold) {
-    const objects = join(root, "packages/torch/build/objects");
-    const target = join(project, "node_modules/@astra-rl/torch/build");
-    mkdirSync(target, { recursive: true });
-    if (existsSync(objects)) cpSync(objects, join(target, "objects"), { recursive: true });
-  }
+  const objects = join(root, "packages/torch/build/objects");
+  const build = join(project, "node_modules/@astra-rl/torch/build");
+  const takeOver = !cold && existsSync(objects);
+  if (takeOver) cpSync(objects, join(build, "objects"), { recursive: true });
   astra("setup");
-  check(
-    existsSync(join(project, "node_modules/@astra-rl/torch/build/astra_torch.node")),
-    "astra-rl setup built no addon",
-  );
+  check(existsSync(join(build, "astra_torch.node")), "astra-rl setup built no addon");
+  if (takeOver) {
+    const here = readdirSync(objects);
+    const anew = readdirSync(join(build, "objects")).filter(
+      (name) => name.endsWith(".o") && !here.includes(name),
+    );
+    check(anew.length === 0, `compiled anew, though this clone has compiled it: ${anew.join(", ")}`);
+  }
   say("built the engine");
   const preset = "perez-zero-shot";
   astra(
@@ -176,7 +178,7 @@ export const rate = (text: string): EvaluationRecord => parseEvaluationRecord(te
     readFileSync(join(project, "report.html"), "utf8").includes('id="records">{'),
     "the report holds no records",
   );
-  say(`all is well (libtorch ${doctor.engine.libtorch})`);
+  say(`passed (libtorch ${doctor.engine.libtorch})`);
 } catch (error) {
   process.stderr.write(`packed: ${error.message}\n`);
   process.exitCode = 1;

@@ -14,6 +14,9 @@ import { basename, dirname, join, relative, resolve } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { runProgram } from "./run-program.mjs";
 
+/** What `tsx FILE` starts, without a process in between. */
+const TSX = import.meta.resolve("tsx");
+
 /**
  * The runnable blocks of one document.
  *
@@ -52,6 +55,15 @@ function markdownFiles(folder) {
   });
 }
 
+/** How much a document computes, roughly: how often its blocks name a command that runs models, and how many blocks there are. */
+function work(document) {
+  const blocks = runnableBlocks(readFileSync(document, "utf8"));
+  const commands = blocks.flatMap(
+    ({ code }) => code.match(/astra-rl (demo|train|search|eval|sweep)\b/gu) ?? [],
+  );
+  return 4 * commands.length + blocks.length;
+}
+
 /** Runs the blocks of one document, in order; the lines to print, and whether all of them ran. */
 async function runDocument(root, document) {
   const blocks = runnableBlocks(readFileSync(document, "utf8"));
@@ -65,12 +77,11 @@ async function runDocument(root, document) {
     const file = join(folder, `snippet-${line}.${language === "ts" ? "ts" : "sh"}`);
     writeFileSync(file, code);
     const [program, args] =
-      language === "ts"
-        ? [process.execPath, [join(root, "node_modules/tsx/dist/cli.mjs"), file]]
-        : ["bash", ["-euo", "pipefail", file]];
+      language === "ts" ? [process.execPath, ["--import", TSX, file]] : ["bash", ["-euo", "pipefail", file]];
+    const began = performance.now();
     const result = await runProgram(program, args, folder);
     if (!result.ok) return { lines: [...lines, `${place}: the example failed`, result.output], ok: false };
-    lines.push(`${place}: ran`);
+    lines.push(`${place}: ran (${((performance.now() - began) / 1000).toFixed(1)} s)`);
   }
   return { lines, ok: true };
 }
@@ -81,9 +92,10 @@ async function main() {
   const documents =
     named.length > 0 ? named : [join(root, "README.md"), ...markdownFiles(join(root, "docs"))];
   let count = 0;
-  // Documents share no files, so as many run at once as there are processors.
-  const waiting = [...documents];
-  const work = async () => {
+  // Documents share no files, so as many run at once as there are processors; those that train and search most first, so that
+  // no processor waits for them at the end.
+  const waiting = documents.sort((one, other) => work(other) - work(one));
+  const runWaiting = async () => {
     for (let next = waiting.shift(); next !== undefined; next = waiting.shift()) {
       const { lines, ok } = await runDocument(root, next);
       for (const line of lines) (ok ? process.stdout : process.stderr).write(`${line}\n`);
@@ -91,7 +103,7 @@ async function main() {
       if (!ok) process.exitCode = 1;
     }
   };
-  await Promise.all(Array.from({ length: availableParallelism() }, work));
+  await Promise.all(Array.from({ length: availableParallelism() }, runWaiting));
   if (process.exitCode === undefined) process.stdout.write(`examples: ${count} ran\n`);
 }
 

@@ -114,7 +114,10 @@ function nodeHeaders() {
   return found;
 }
 
-/** Names an object file by everything that it is made of, so that only what changed is compiled again. */
+/**
+ * Names an object file by everything that it is made of, so that only what changed is compiled again. Where this package lies
+ * does not count: another installation of it can take the objects over.
+ */
 function objectName(file, flags, layout, files) {
   const hash = createHash("sha256").update(JSON.stringify([flags, libraryFacts(layout)]));
   for (const each of files) if (each === file || each.endsWith(".h")) hash.update(readFileSync(each));
@@ -199,8 +202,13 @@ export async function build({
   files.sort();
   const headers = nodeHeaders();
   const compiler = process.env.CXX ?? "g++";
-  // Not part of the fingerprint: Node-API is stable, wherever its headers lie.
-  const nodeFlags = ["-isystem", headers];
+  // Not part of the fingerprint: where they lie does not matter, Node-API is stable, and our own headers are hashed.
+  const pathFlags = [
+    ...["-isystem", headers],
+    // After libtorch's folders, so that Gloo's own headers are taken where there are some.
+    ...["-isystem", join(sourceFolders[0], "gloo-declarations")],
+    ...["-iquote", sourceFolders[0]],
+  ];
   const hasCuda = existsSync(join(layout.libraryFolder, "libtorch_cuda.so"));
   const flags = [
     "-std=c++17",
@@ -221,9 +229,6 @@ export async function build({
     "-DNAPI_VERSION=8",
     "-DNODE_GYP_MODULE_NAME=torch",
     ...layout.includeFolders.flatMap((folder) => ["-isystem", folder]),
-    // After libtorch's folders, so that Gloo's own headers are taken where there are some.
-    "-isystem",
-    join(sourceFolders[0], "gloo-declarations"),
   ];
   const version = versionOf(layout);
   const print = fingerprint(layout, [compiler, ...flags], files);
@@ -253,7 +258,7 @@ export async function build({
     .filter((file) => force || !existsSync(objectOf.get(file)))
     .sort((one, other) => LONGEST.indexOf(basename(other)) - LONGEST.indexOf(basename(one)));
   const wanted = queue.length;
-  const parameters = [...flags, ...nodeFlags, "-iquote", sourceFolders[0]];
+  const parameters = [...flags, ...pathFlags];
   // Files that are begun before the headers are compiled do without them; their code is the same.
   let included = [];
   let finished = 0;
