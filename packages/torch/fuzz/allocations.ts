@@ -10,7 +10,7 @@ import { fusedAttention } from "../src/kernels/fused-attention.js";
 import { geluTanh } from "../src/kernels/gelu-tanh.js";
 import { liveTensors, scope } from "../src/scope.js";
 import { manualSeed } from "../src/generator.js";
-import { openSafetensors } from "../src/safetensors/reader.js";
+import { openSafetensors } from "../src/safetensors/safetensors-file.js";
 import { randn, tensor } from "../src/factories.js";
 import { selectiveLogSoftmax } from "../src/kernels/selective-log-softmax.js";
 import { setThreads } from "../src/thread-policy.js";

@@ -13,7 +13,7 @@ import {
 import { join } from "node:path";
 import { UsageError } from "@astra-rl/base";
 import { bytesOf } from "../src/dtype.js";
-import { openSafetensors } from "../src/safetensors/reader.js";
+import { openSafetensors } from "../src/safetensors/safetensors-file.js";
 import { scope } from "../src/scope.js";
 import { writeSafetensors } from "../src/safetensors/writer.js";
 import { type Tensor } from "../src/tensor.js";

@@ -7,7 +7,7 @@ import { AdamW } from "../src/optim/adamw.js";
 import { clipGradNorm_ } from "../src/clip-grad-norm.js";
 import { createOptimizer, type OptimizerName } from "../src/optim/create-optimizer.js";
 import { dispose, liveTensors, scope } from "../src/scope.js";
-import { openSafetensors } from "../src/safetensors/reader.js";
+import { openSafetensors } from "../src/safetensors/safetensors-file.js";
 import { tensor } from "../src/factories.js";
 import { writeSafetensors } from "../src/safetensors/writer.js";
 import { type Optimizer } from "../src/optim/optimizer.js";

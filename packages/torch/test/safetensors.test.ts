@@ -22,7 +22,7 @@ import { afterAll, describe, expect, it } from "vitest";
 import { UsageError, writeFileAtomic } from "@astra-rl/base";
 import { liveTensors, scope } from "../src/scope.js";
 import { maxMemoryAllocated, memoryAllocated, resetPeakMemoryStats } from "../src/engine.js";
-import { openSafetensors } from "../src/safetensors/reader.js";
+import { openSafetensors } from "../src/safetensors/safetensors-file.js";
 import { tensor } from "../src/factories.js";
 import { writeSafetensors } from "../src/safetensors/writer.js";
 import { type DType } from "../src/dtype.js";

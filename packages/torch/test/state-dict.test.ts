@@ -12,7 +12,7 @@ import { basename, join } from "node:path";
 import fc from "fast-check";
 import { afterAll, describe, expect, it } from "vitest";
 import { UsageError } from "@astra-rl/base";
-import { openStateDict } from "../src/state-dict/reader.js";
+import { openStateDict } from "../src/state-dict/state-dict-file.js";
 import { scope } from "../src/scope.js";
 import { expectNoLeaks } from "./live-tensors.js";
 

@@ -23,7 +23,8 @@ export {
   type PartModel,
 } from "./references.js";
 export { configurationSettings } from "./resume.js";
-export { EMBEDDED, configurationSchema, generationSchema, type Configuration } from "./schema.js";
+export { generationSchema } from "./generation-schema.js";
+export { EMBEDDED, configurationSchema, type Configuration } from "./schema.js";
 export { configurationTemplate, type TemplateOptions } from "./template.js";
 export {
   type StandardSchema,

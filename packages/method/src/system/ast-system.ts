@@ -26,7 +26,8 @@ import {
 } from "../models/index.js";
 import { type Scorer } from "../scorer/index.js";
 import { paperReward, type Reward } from "../reward/index.js";
-import { ENTROPY_UNKNOWN, System, type PromptOf, type Returned, type SystemNeed } from "./system.js";
+import type { PromptOf, Returned } from "./returned.js";
+import { ENTROPY_UNKNOWN, System, type SystemNeed } from "./system.js";
 import { lastProbe, TurnAssessor, turnsOf, type SaidTurn } from "./assess-turns.js";
 import { memberAt, membersOf, ModelPool } from "./model-pool.js";
 import { nextMessages } from "./model-calls.js";

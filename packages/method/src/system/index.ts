@@ -14,7 +14,6 @@ export {
   ValueFunctionSystem,
   hasValues,
   requireNeeds,
-  type PromptOf,
-  type Returned,
   type SystemNeed,
 } from "./system.js";
+export type { PromptOf, Returned } from "./returned.js";

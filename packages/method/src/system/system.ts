@@ -23,12 +23,7 @@ import {
 import { saidAt } from "../tree/draw.js";
 import type { TesterOutput, TesterWants, WorkCounters } from "../models/index.js";
 import { loadParameters, saveParameters } from "./parameters-file.js";
-
-/** What a method may return: a text is converted to the corresponding message or conversation. */
-export type Returned<T> = T extends Conversation | Message ? T | string : T;
-
-/** What a rollout may start from: a text is converted to a conversation. */
-export type PromptOf<S> = S extends Conversation ? S | string : S;
+import type { PromptOf, Returned } from "./returned.js";
 
 /** Optional capabilities of a system that an algorithm may require. */
 export type SystemNeed = "baseline" | "values" | "entropy";

@@ -3,6 +3,6 @@
  *
  * This folder must not know modules, optimizers or what the names in a file mean.
  */
-export { openSafetensors, SafetensorsFile } from "./reader.js";
+export { openSafetensors, SafetensorsFile } from "./safetensors-file.js";
 export { writeSafetensors } from "./writer.js";
 export type { SafetensorsEntry } from "./header.js";

@@ -3,4 +3,4 @@
  *
  * This folder must not execute anything from a file, nor know what the names in a file mean.
  */
-export { openStateDict, StateDictFile } from "./reader.js";
+export { openStateDict, StateDictFile } from "./state-dict-file.js";

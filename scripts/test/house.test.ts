@@ -1,0 +1,130 @@
+import { readFileSync, readdirSync, statSync } from "node:fs";
+import { builtinModules } from "node:module";
+import { basename, dirname, join, relative } from "node:path";
+import { fileURLToPath } from "node:url";
+import ts from "typescript";
+import { describe, expect, test } from "vitest";
+
+const root = fileURLToPath(new URL("../..", import.meta.url));
+
+interface Description {
+  name: string;
+  private?: boolean;
+  version: string;
+  dependencies?: Record<string, string>;
+  devDependencies?: Record<string, string>;
+}
+
+const readJson = <T>(path: string) => JSON.parse(readFileSync(join(root, path), "utf8")) as T;
+const folders = readJson<{ workspaces: string[] }>("package.json").workspaces;
+const packages = folders.map((folder) => ({ folder, ...readJson<Description>(`${folder}/package.json`) }));
+
+const filesBelow = (folder: string): string[] =>
+  readdirSync(join(root, folder)).flatMap((name) => {
+    const path = `${folder}/${name}`;
+    return statSync(join(root, path)).isDirectory() ? filesBelow(path) : [path];
+  });
+
+const sources = (folder: string) =>
+  filesBelow(`${folder}/src`).filter((path) => /\.tsx?$/u.test(path) && !path.endsWith(".generated.ts"));
+
+const linesOf = (path: string) => readFileSync(join(root, path), "utf8").split("\n").length - 1;
+
+const importsOf = (path: string) =>
+  ts
+    .preProcessFile(readFileSync(join(root, path), "utf8"), true, true)
+    .importedFiles.map(({ fileName }) => fileName);
+
+const packageOf = (specifier: string) =>
+  specifier
+    .split("/")
+    .slice(0, specifier.startsWith("@") ? 2 : 1)
+    .join("/");
+
+describe.each(packages)("the package $name", ({ folder, name, dependencies = {}, ...rest }) => {
+  test("imports what its package.json declares, and nothing else of npm", () => {
+    const imported = new Set(
+      sources(folder)
+        .flatMap(importsOf)
+        .filter((specifier) => !specifier.startsWith(".") && !specifier.startsWith("node:"))
+        .map(packageOf),
+    );
+    const undeclared = [...imported].filter((each) => each !== name && dependencies[each] === undefined);
+    expect(undeclared).toEqual([]);
+    expect(undeclared.filter((each) => builtinModules.includes(each))).toEqual([]);
+    const unused = Object.keys(dependencies).filter(
+      (each) => each.startsWith("@astra-rl/") && !imported.has(each),
+    );
+    expect(unused).toEqual([]);
+  });
+
+  test("reaches into no other package by a relative path", () => {
+    const outside = sources(folder).flatMap((path) =>
+      importsOf(path)
+        .filter((specifier) => specifier.startsWith("."))
+        .map((specifier) => relative(join(root, folder), join(root, dirname(path), specifier)))
+        .filter((target) => target.startsWith("..")),
+    );
+    expect(outside).toEqual([]);
+  });
+
+  test("depends only on packages above it in the list of workspaces", () => {
+    const above = packages.slice(0, folders.indexOf(folder)).map((each) => each.name);
+    const ours = Object.keys(dependencies).filter((each) => packages.some((other) => other.name === each));
+    expect(ours.filter((each) => !above.includes(each))).toEqual([]);
+  });
+
+  test.runIf(rest.private !== true)("is compiled with references to what it depends on", () => {
+    const { references } = readJson<{ references: { path: string }[] }>(`${folder}/tsconfig.json`);
+    const ours = Object.keys(dependencies).filter((each) => packages.some((other) => other.name === each));
+    expect(
+      references.map(({ path }) => packages.find((each) => each.folder === join(folder, path))?.name),
+    ).toEqual(ours);
+  });
+
+  test.runIf(rest.private !== true)("is described on one page", () => {
+    const lines = linesOf(`${folder}/README.md`);
+    expect(lines).toBeGreaterThan(5);
+    expect(lines).toBeLessThanOrEqual(60);
+  });
+});
+
+describe("the budgets", () => {
+  test("the method is what one can read in an afternoon", () => {
+    const lines = sources("packages/method").reduce((sum, path) => sum + linesOf(path), 0);
+    expect(lines).toBeLessThanOrEqual(15_000);
+  });
+
+  test("a file has at most 400 lines", () => {
+    const long = folders.flatMap(sources).filter((path) => linesOf(path) > 400);
+    expect(long).toEqual([]);
+  });
+
+  test("a folder has at most 20 files", () => {
+    const counts = new Map<string, number>();
+    for (const path of folders.flatMap(sources))
+      counts.set(dirname(path), (counts.get(dirname(path)) ?? 0) + 1);
+    const full = [...counts].filter(([, count]) => count > 20);
+    expect(full).toEqual([]);
+  });
+
+  test("no two files of a package have one name", () => {
+    const doubled = folders.flatMap((folder) => {
+      const names = sources(folder)
+        .map((path) => basename(path))
+        .filter((name) => !/^index\.tsx?$/u.test(name));
+      return names.filter((name, at) => names.indexOf(name) !== at).map((name) => `${folder}: ${name}`);
+    });
+    expect(doubled).toEqual([]);
+  });
+
+  test("the packages have one version", () => {
+    expect(new Set(packages.map(({ version }) => version)).size).toBe(1);
+    const asked = packages.flatMap(({ dependencies = {} }) =>
+      Object.entries(dependencies).flatMap(([name, range]) =>
+        packages.some((each) => each.name === name) ? [range] : [],
+      ),
+    );
+    expect(new Set(asked)).toEqual(new Set([packages[0]!.version]));
+  });
+});
