@@ -22,9 +22,12 @@ function suits(): boolean {
 export default function setup(): (() => void) | undefined {
   if (process.env["TMPDIR"] !== undefined || !suits()) return undefined;
   const folder = mkdtempSync(`${SHARED_MEMORY}/astra-tests-`);
+  const remove = () => rmSync(folder, { recursive: true, force: true });
   process.env["TMPDIR"] = folder;
+  // Also where the run is interrupted, which skips what vitest does at its end.
+  process.once("exit", remove);
   return () => {
     delete process.env["TMPDIR"];
-    rmSync(folder, { recursive: true, force: true });
+    remove();
   };
 }
