@@ -1,15 +1,11 @@
-import {
-  ChatFormat,
-  ChatTemplate,
-  Codec,
-  HISTORIES,
-  PlainFormat,
-  type Format,
-  type LoadedCausalLM,
-  type Tokenizer,
-} from "@astra-rl/lm";
 import { UsageError } from "@astra-rl/base";
 import { z } from "zod";
+import { ChatTemplate } from "../chat-template.js";
+import type { LoadedCausalLM } from "../checkpoint.js";
+import type { Tokenizer } from "../tokenizer.js";
+import { ChatFormat, HISTORIES } from "./chat.js";
+import { Codec } from "./codec.js";
+import { PlainFormat, type Format } from "./format.js";
 
 const label = z.string().optional();
 
