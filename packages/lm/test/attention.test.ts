@@ -58,7 +58,7 @@ const masks: [string, (b: number, t: number, s: number) => boolean, [number, num
 ];
 
 describe.each([1, 2, 3, 6])("attend with %i key/value heads", (groups) => {
-  it.each(masks)("is its definition under %s", (_, allowed, [rows, queries]) => {
+  it.each(masks)("matches its definition under %s", (_, allowed, [rows, queries]) => {
     scope(() => {
       const [query, key, value] = inputs(groups);
       const flags: number[] = [];
@@ -90,7 +90,7 @@ describe.each([1, 2, 3, 6])("attend with %i key/value heads", (groups) => {
     });
   });
 
-  it("keeps texts that lie end to end apart: each attends as it does alone, a single token too", () => {
+  it("keeps packed texts separate: each attends as it does alone, even a single token", () => {
     scope(() => {
       const generator = new Generator(7);
       const make = (heads: number) =>
@@ -135,7 +135,7 @@ describe.each([1, 2, 3, 6])("attend with %i key/value heads", (groups) => {
     });
   });
 
-  it("has the gradient of finite differences", () => {
+  it("has the gradient given by finite differences", () => {
     scope(() => {
       const mask = tensor(Uint8Array.from([1, 0, 1, 1, 0, 1, 1, 1, 1, 0, 0, 1, 0, 1, 1]), {
         dtype: "bool",
@@ -149,7 +149,7 @@ describe.each([1, 2, 3, 6])("attend with %i key/value heads", (groups) => {
 
 describe("attend in bfloat16", () => {
   it.each([1, 2, 6])(
-    "is what it is in float64 but for rounding, gradients too, with %i key/value heads",
+    "matches float64 up to rounding, gradients included, with %i key/value heads",
     (groups) => {
       scope(() => {
         const generator = new Generator(groups);
@@ -189,7 +189,7 @@ describe("attend in bfloat16", () => {
 });
 
 describe("attentionBias", () => {
-  it("keeps a query that may see nothing finite, in every type", () => {
+  it("gives finite values for a query that may attend to nothing, in every type", () => {
     scope(() => {
       for (const dtype of ["float32", "bfloat16", "float16"] as const) {
         const mask = tensor(new Uint8Array(4), { dtype: "bool", shape: [1, 1, 2, 2] });

@@ -88,7 +88,7 @@ const harmless = [
 ];
 
 describe("a template that comes with a model", () => {
-  it.each(Object.entries(hostile))("is stopped soon: %s", (name, source) => {
+  it.each(Object.entries(hostile))("is stopped within the limit: %s", (name, source) => {
     const begin = process.cpuUsage();
     let error: unknown = null;
     try {
@@ -106,7 +106,7 @@ describe("a template that comes with a model", () => {
     expect(message.length).toBeLessThan(700);
   });
 
-  it("takes no more memory than a machine has", () => {
+  it("does not exhaust the machine's memory", () => {
     const hostileJson =
       "{% set ns = namespace(a=['x', 'y']) %}{% for i in range(3) %}{% set ns.a = [ns.a, ns.a] %}{% endfor %}" +
       "{{ [ns.a, ns.a, ns.a, ns.a, ns.a, ns.a, ns.a, ns.a] | tojson(indent=5000000) }}";
@@ -115,7 +115,7 @@ describe("a template that comes with a model", () => {
     expect(process.resourceUsage().maxRSS).toBeLessThan(2.5 * 2 ** 20);
   });
 
-  it("is told the limit that it reached", () => {
+  it("fails with a message that names the limit it reached", () => {
     expect(() => render(hostile["a loop of 10^10"]!)).toThrow(
       "chat_template.jinja: a range may have at most 100000 numbers, but one has 10000000000; do not use this template",
     );
@@ -130,7 +130,7 @@ describe("a template that comes with a model", () => {
     expect(() => render(hostile["brackets in brackets"]!)).toThrow(/nested too deeply/);
   });
 
-  it("has room for long conversations and for what honest templates do with them", () => {
+  it("renders long conversations within the limits of ordinary templates", () => {
     const source =
       "{%- macro text(content) -%}{{ content | trim }}{%- endmacro -%}" +
       "{% if messages[0].role == 'system' %}{% set rest = messages[1:] %}{% else %}{% set rest = messages %}{% endif %}" +
@@ -154,7 +154,7 @@ describe("a template that comes with a model", () => {
     }
   });
 
-  it("leaves a loop by break and continue without losing its place", () => {
+  it("handles break and continue in loops", () => {
     const source =
       "{% for i in range(1000) %}{% if i % 2 %}{% continue %}{% endif %}{% if i > 900 %}{% break %}{% endif %}.{% endfor %}";
     expect(render(source)).toBe(".".repeat(451));

@@ -82,7 +82,7 @@ describe("loadCausalLM", () => {
     reference.model.dispose();
   });
 
-  it("reads an output projection of its own where the configuration unties it", async () => {
+  it("reads a separate output projection if the configuration unties it", async () => {
     const reference = await loadCausalLM(goldenFolder);
     await editConfig({ tie_word_embeddings: false });
     await expectRefusal(/1 are missing: lm_head\.weight/);
@@ -96,7 +96,7 @@ describe("loadCausalLM", () => {
     reference.model.dispose();
   });
 
-  it("converts to the type that is asked for", async () => {
+  it("converts to the requested type", async () => {
     for (const dtype of ["bfloat16", "float64"] as const) {
       const { model } = await loadCausalLM(folder, { dtype });
       expect(model).toMatchObject({ dtype, computeDtype: dtype, device: "cpu" });
@@ -105,7 +105,7 @@ describe("loadCausalLM", () => {
     }
   });
 
-  it("knows the ids that begin and end a text: generation_config.json, then config.json, then the tokenizer", async () => {
+  it("determines the ids that begin and end a text: generation_config.json, then config.json, then the tokenizer", async () => {
     const idsNow = async () => {
       const { model, generation } = await loadCausalLM(folder);
       model.dispose();
@@ -127,7 +127,7 @@ describe("loadCausalLM", () => {
 });
 
 describe("loadCausalLM refuses", () => {
-  it("a folder that is not there, and a file in its place", async () => {
+  it("a missing folder, and a file in its place", async () => {
     await rm(folder, { recursive: true });
     await expectRefusal(/there is no such folder/);
     await writeFile(folder, "");
@@ -143,7 +143,7 @@ describe("loadCausalLM refuses", () => {
     await expectRefusal(message);
   });
 
-  it("pickled weights that hold something else than tensors", async () => {
+  it("pickled weights that contain something other than tensors", async () => {
     await rm(join(folder, "model.safetensors"));
     await writeFile(join(folder, "pytorch_model.bin"), "");
     await expectRefusal(/pytorch_model\.bin: cannot be read as a state_dict of PyTorch: it is neither/);
@@ -243,7 +243,7 @@ describe("loadCausalLM refuses", () => {
     }
   });
 
-  it("weights whose header is damaged, in a thousand ways, without a crash", async () => {
+  it("weights with a header damaged in a thousand ways, without a crash", async () => {
     const path = join(folder, "model.safetensors");
     const whole = await readFile(path);
     const length = Number(whole.readBigUInt64LE(0));
@@ -357,7 +357,7 @@ describe("sharded weights", () => {
 });
 
 describe("saveCausalLM", () => {
-  it("writes what was read: same tensors byte for byte, same settings, same tokenizer files, tied weights once", async () => {
+  it("writes what it read: the same tensors byte for byte, settings and tokenizer files, tied weights once", async () => {
     const { model, tokenizer } = await loadCausalLM(goldenFolder);
     const saved = join(folder, "saved");
     await saveCausalLM(saved, model, tokenizer);
@@ -382,7 +382,7 @@ describe("saveCausalLM", () => {
     model.dispose();
   });
 
-  it("writes a changed model that scores the same when read again, in its own type", async () => {
+  it("writes a changed model that scores the same after reloading, in its own type", async () => {
     const { model, tokenizer } = await loadCausalLM(goldenFolder);
     const changed = model.copy("bfloat16");
     noGrad(() => changed.namedParameters().forEach((tensor: Tensor) => void tensor.mul_(1.25)));
@@ -397,7 +397,7 @@ describe("saveCausalLM", () => {
     for (const lm of [model, changed, again.model]) lm.dispose();
   });
 
-  it("replaces the checkpoint that the model was read from, and leaves nothing else behind", async () => {
+  it("replaces the checkpoint that the model was read from, and leaves no other files", async () => {
     const { model, tokenizer } = await loadCausalLM(folder);
     noGrad(() => model.namedParameters().get("transformer.wte.weight")!.mul_(0.5));
     const expected = score(model);
@@ -412,7 +412,7 @@ describe("saveCausalLM", () => {
     again.model.dispose();
   });
 
-  it("deletes nothing that is no checkpoint, and says where it cannot write", async () => {
+  it("does not delete a folder that is not a checkpoint, and names a folder that it cannot write", async () => {
     const { model, tokenizer } = await loadCausalLM(goldenFolder);
     const occupied = join(folder, "occupied");
     await mkdir(occupied);

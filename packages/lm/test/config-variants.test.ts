@@ -143,7 +143,7 @@ describe("config.json", () => {
     expect(saved).toMatchObject({ tie_word_embeddings: false });
   });
 
-  it("of a model with LongRoPE ends the context where other frequencies begin", async () => {
+  it("of a model with LongRoPE limits the context to the original length", async () => {
     const changed = { original_max_position_embeddings: 24 };
     await checkpoint({ name: "", family: "phi4-mini", changed, removed: [] });
     const { model } = await loadCausalLM(folder);
@@ -151,7 +151,7 @@ describe("config.json", () => {
     model.dispose();
   });
 
-  it("must have a window where layer_types names one", async () => {
+  it("must give a window size if layer_types names a sliding layer", async () => {
     const layer_types = ["sliding_attention", "full_attention"];
     await checkpoint({ name: "", family: "qwen2", changed: { layer_types }, removed: [] });
     await expect(loadCausalLM(folder)).rejects.toThrow(

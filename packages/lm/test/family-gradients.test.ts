@@ -26,7 +26,7 @@ let before: number;
 beforeEach(() => (before = liveTensors()));
 afterEach(() => expect(liveTensors()).toBe(before));
 
-it("there are golden gradients of every causal family", () => {
+it("golden gradients exist for every causal family", () => {
   expect(Object.keys(models).sort()).toEqual(goldenCausal.map(({ name }) => name).sort());
 });
 

@@ -3,7 +3,7 @@ import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
 
 /** Short runs; long ones are described in docs/fuzzing.md. */
-describe("the fuzzer of", () => {
+describe("fuzzers", () => {
   it.each([
     ["configurations", 60],
     ["checkpoints", 60],
@@ -21,7 +21,7 @@ describe("the fuzzer of", () => {
     300_000,
   );
 
-  it("what fails says which case, and ends with status 1", () => {
+  it("a failing fuzzer names the case, and exits with status 1", () => {
     const script = fileURLToPath(new URL("support/failing-fuzzer.ts", import.meta.url));
     const given = ["--import", "tsx", script, "--cases", "6", "--seed", "1"];
     const { status, stdout } = spawnSync(process.execPath, given, { encoding: "utf8" });

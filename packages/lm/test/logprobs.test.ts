@@ -156,7 +156,7 @@ describe("tokenLogprobs of the golden GPT-2", () => {
     },
   );
 
-  it("reads each shared beginning once, and counts it", () => {
+  it("processes each shared prefix once, and counts it", () => {
     const counters = { tokensRead: 0 };
     values(model, tree, { counters });
     const beginnings = new Set<string>();
@@ -175,7 +175,7 @@ describe("tokenLogprobs of the golden GPT-2", () => {
     );
   });
 
-  it("stays near float32 with bfloat16 weights, products or both", async () => {
+  it("stays close to float32 with bfloat16 weights, products or both", async () => {
     const reference = values(model, rows).flat();
     const half = model.copy("bfloat16");
     const mixed = (await loadCausalLM(goldenFolder, { computeDtype: "bfloat16" })).model;
@@ -196,7 +196,7 @@ describe("tokenLogprobs of the golden GPT-2", () => {
     for (const lm of [half, mixed, stored]) lm.dispose();
   });
 
-  it("has projections [in, out] that lie by output, in copies and gradients as well", () => {
+  it("stores [in, out] projections output-major, also in copies and gradients", () => {
     const [trained, half] = [model.copy("float32"), model.copy("bfloat16")];
     const lieByOutput = (of: CausalLM, pick: (parameter: Tensor) => Tensor) =>
       [...model.projections().keys()].map((name) =>
@@ -286,7 +286,7 @@ describe("tokenLogprobs of the golden GPT-2", () => {
     expect(() => tokenLogprobs(model, [row])).toThrow(message);
   });
 
-  it("cuts a long context behind its pinned ids", () => {
+  it("truncates a long context after its pinned ids", () => {
     const context = Array.from({ length: 70 }, (_, at) => (7 * at) % 300);
     const continuation = [5, 6, 7];
     const cut = [...context.slice(0, 4), ...context.slice(-57)];
@@ -298,7 +298,7 @@ describe("tokenLogprobs of the golden GPT-2", () => {
     expect(contextThatFits(model.config, full)).toEqual(context.slice(0, 4));
   });
 
-  it("takes no rows, and rows without anything to score", () => {
+  it("accepts zero rows, and rows with nothing to score", () => {
     expect(values(model, [])).toEqual([]);
     expect(values(model, [{ context: [3], continuation: [] }])).toEqual([[]]);
     const shape = scope(() => [...tokenLogprobs(model, [{ context: [], continuation: [] }]).shape]);
@@ -306,7 +306,7 @@ describe("tokenLogprobs of the golden GPT-2", () => {
   });
 });
 
-describe("tokenLogprobs of a model as training begins", () => {
+describe("tokenLogprobs of an untrained model", () => {
   const sizes = { vocabSize: 500, contextLength: 128, hiddenSize: 64, layers: 4, heads: 4 };
   let model: CausalLM;
   beforeAll(() => {
@@ -314,7 +314,7 @@ describe("tokenLogprobs of a model as training begins", () => {
   });
   afterAll(() => model.dispose());
 
-  it("needs a token that stands in for an empty context", () => {
+  it("needs a token to replace an empty context", () => {
     expect(() => tokenLogprobs(model, [{ context: [], continuation: [1] }])).toThrow(/names neither/);
   });
 
@@ -333,7 +333,7 @@ describe("tokenLogprobs of a model as training begins", () => {
     half.dispose();
   });
 
-  it("begins with weights that depend on the seed alone", () => {
+  it("has initial weights that depend only on the seed", () => {
     const parameters = (lm: CausalLM) => [...lm.namedParameters()] as [string, Tensor][];
     const same = initializeGPT2(sizes, 7);
     const other = initializeGPT2(sizes, 8);
@@ -366,7 +366,7 @@ describe("tokenLogprobs of a model as training begins", () => {
 });
 
 describe("tokenLogprobs under a sliding window", () => {
-  it("reads texts that fit the window and texts that do not in one pass as a plain pass reads each", async () => {
+  it("processes texts within and beyond the window in one pass like separate passes", async () => {
     const mistral = goldenCausal.find(({ name }) => name === "mistral")!; // a window of 8
     const { model } = await loadCausalLM(mistral.folder);
     try {

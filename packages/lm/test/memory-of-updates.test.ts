@@ -15,7 +15,7 @@ const LAYERS = 12;
 // Few, so that what layers keep outweighs the logits, which are made either way.
 const VOCABULARY = 1000;
 
-it("an update with gradient checkpointing peaks at less than half of the plain one's memory", () => {
+it("an update with gradient checkpointing has less than half of the plain one's peak memory", () => {
   const model = initializeGPT2(
     { vocabSize: VOCABULARY, contextLength: LENGTH, hiddenSize: 64, layers: LAYERS, heads: 4, eosId: 0 },
     1,

@@ -43,7 +43,7 @@ describe("a vocabulary of 50,257 with 64 rows", () => {
   });
   afterAll(() => model.dispose());
 
-  it("reads 128 scored tokens a row and generates, within a cache budget and a quarter of all logits", () => {
+  it("scores 128 tokens per row and generates, within a cache budget and a quarter of all logits' memory", () => {
     // Keys and values of a column: 2 layers × 2 × 32 numbers; the budget holds a third of the rows.
     const columnBytes = 2 * 2 * 32 * 4;
     const budget = new CacheBudget((ROWS / 3) * (LENGTH + 40) * columnBytes);
@@ -73,7 +73,7 @@ describe("a vocabulary of 50,257 with 64 rows", () => {
     expect(grown).toBeLessThan(ALL_LOGITS / 4);
   });
 
-  it("scores 128 tokens a row without gradients within a quarter of all logits", () => {
+  it("scores 128 tokens per row without gradients within a quarter of all logits' memory", () => {
     const rows = Array.from({ length: ROWS }, () => ({
       context: randomIds(8),
       continuation: randomIds(LENGTH),

@@ -89,7 +89,7 @@ describe.each(goldenCausal)("the causal model $name", ({ folder, expected }) => 
   const longest = Math.max(...rows.map((row) => row.continuation.length));
 
   it.each(types)(
-    "tells log-probabilities and is updated: weights in %s, products in %s",
+    "computes log-probabilities and is updated: weights in %s, products in %s",
     async (dtype, computeDtype) => {
       const { model } = await onMeta(folder, dtype, computeDtype);
       answerReadbacks();

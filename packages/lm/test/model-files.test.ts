@@ -78,7 +78,7 @@ describe("sizes in config.json", () => {
     }
   });
 
-  it("that no tensor speaks for cost what is used: a window of 2^50 tokens", async () => {
+  it("without a tensor cost only what is used: a context window of 2^50 tokens", async () => {
     await cp(familyFolder("llama2"), folder, { recursive: true });
     const rows = goldenCausal
       .find(({ name }) => name === "llama2")!
@@ -138,7 +138,7 @@ describe("a JSON file of a checkpoint", () => {
     },
   );
 
-  it("is no pipe, which would wait for a writer, and no folder", async () => {
+  it("must not be a pipe, which would block, or a folder", async () => {
     rmSync(path("config.json"));
     execFileSync("mkfifo", [path("config.json")]);
     await expectRefusal(/config\.json: must be a file/);
@@ -150,13 +150,13 @@ describe("a JSON file of a checkpoint", () => {
     await expectRefusal(/config\.json: cannot be read/);
   });
 
-  it("is UTF-8", async () => {
+  it("must be UTF-8", async () => {
     const text = readFileSync(path("config.json"), "utf8");
     writeFileSync(path("config.json"), Buffer.from(text, "utf16le"));
     await expectRefusal(/config\.json: must be a JSON file/);
   });
 
-  it("changes no object but its own", async () => {
+  it("cannot change other objects' prototypes", async () => {
     const text = readFileSync(path("config.json"), "utf8").trimEnd();
     writeFileSync(
       path("config.json"),
@@ -167,14 +167,14 @@ describe("a JSON file of a checkpoint", () => {
     model.dispose();
   });
 
-  it("names architectures as texts", async () => {
+  it("must name architectures as texts", async () => {
     edit("config.json", { architectures: [["GPT2LMHeadModel"]], model_type: "x" });
     await expectRefusal(/config\.json: the architecture must be one of/);
   });
 });
 
 describe("other files of a model", () => {
-  it("config.json of a classifier names a known type", async () => {
+  it("config.json of a classifier must name a known type", async () => {
     await cp(familyFolder("bert"), folder, { recursive: true });
     for (const model_type of ["constructor", "__proto__", "gpt2"]) {
       edit("config.json", { model_type });
@@ -185,7 +185,7 @@ describe("other files of a model", () => {
     }
   });
 
-  it("config.json stretches rotary positions between two different wavelengths", async () => {
+  it("config.json must give two different wavelengths for scaled rotary positions", async () => {
     await cp(familyFolder("llama32-new-spelling"), folder, { recursive: true });
     const { rope_parameters } = JSON.parse(readFileSync(path("config.json"), "utf8")) as {
       rope_parameters: Record<string, unknown>;
@@ -194,7 +194,7 @@ describe("other files of a model", () => {
     await expectRefusal(/"high_freq_factor" must be greater than low_freq_factor \(1\), but it is 1/);
   });
 
-  it("the index of shards names plain files", async () => {
+  it("the index of shards must name plain files", async () => {
     await cp(familyFolder("llama3-sharded"), folder, { recursive: true });
     const index = "model.safetensors.index.json";
     edit(index, { weight_map: { "lm_head.weight": "a\0.safetensors" } });
@@ -203,7 +203,7 @@ describe("other files of a model", () => {
     await expectRefusal(/x{300}\.safetensors: cannot be read \(ENAMETOOLONG\)/);
   });
 
-  it("chat_template.jinja is UTF-8, and special tokens are texts", async () => {
+  it("chat_template.jinja must be UTF-8, and special tokens must be texts", async () => {
     await cp(familyFolder("llama3-sharded"), folder, { recursive: true });
     writeFileSync(path("chat_template.jinja"), Uint8Array.of(0x61, 0xff));
     const tokenizer = await Tokenizer.load(folder);
@@ -247,12 +247,12 @@ describe("other files of a model", () => {
       await expectRefusal(message, load);
     });
 
-    it("may name a module as often as it likes", async () => {
+    it("may name a module any number of times", async () => {
       edit("adapter_config.json", { target_modules: Array<string>(1_000_000).fill("q_proj") });
       await expect(load()).resolves.toBeUndefined();
     });
 
-    it("stores floating-point numbers", async () => {
+    it("must store floating-point numbers", async () => {
       const weights = path("adapter_model.safetensors");
       const tensors = parseSafetensors(readFileSync(weights));
       for (const tensor of tensors.values()) tensor.dtype = "I32";

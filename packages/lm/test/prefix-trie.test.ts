@@ -43,7 +43,7 @@ describe("buildTries", () => {
     });
   });
 
-  it("leads each sequence along its own tokens, and reads each distinct beginning once", () => {
+  it("maps each sequence to its own tokens, with one node per distinct prefix", () => {
     fc.assert(
       fc.property(forest, (sequences) => {
         const tries = buildTries(numbered(sequences), { merge: true, tokenBudget: 1000 });
@@ -64,7 +64,7 @@ describe("buildTries", () => {
     );
   });
 
-  it("cuts at branches what is over the budget, and never inside a sequence", () => {
+  it("splits tries above the budget at branches, never inside a sequence", () => {
     fc.assert(
       fc.property(forest, fc.integer({ min: 1, max: 20 }), (sequences, tokenBudget) => {
         const tries = buildTries(numbered(sequences), { merge: true, tokenBudget });
@@ -79,7 +79,7 @@ describe("buildTries", () => {
     );
   });
 
-  it("does not join texts that share no more than how every text begins", () => {
+  it("does not merge texts that share only the beginning-of-text token", () => {
     const sequences = [
       [0, 5, 6, 7, 8, 9],
       [0, 6, 6, 7, 8, 9],
@@ -87,13 +87,13 @@ describe("buildTries", () => {
     expect(buildTries(numbered(sequences), { merge: true, tokenBudget: 100 })).toHaveLength(2);
   });
 
-  it("gives every sequence its own chain when told not to merge", () => {
+  it("gives every sequence its own trie without merging", () => {
     const tries = buildTries(numbered([[1, 2], [1, 2], [3]]), { merge: false, tokenBudget: 1 });
     expect(tries.map((trie) => trie.tokens)).toEqual([[1, 2], [1, 2], [3]]);
     expect(tries.every(isChain)).toBe(true);
   });
 
-  it("takes ten thousand sequences of one long line without deep recursion", () => {
+  it("handles ten thousand nested prefixes without deep recursion", () => {
     const line = Array.from({ length: 10_000 }, (_, index) => index);
     const sequences = new Map(line.map((index) => [index, line.slice(0, (index % 100) + 1)]));
     expect(size(buildTries(sequences, { merge: true, tokenBudget: 1e9 }))).toBe(100);
@@ -101,7 +101,7 @@ describe("buildTries", () => {
 });
 
 describe("ancestorMask", () => {
-  it("allows exactly the node itself and its ancestors", () => {
+  it("allows attention to exactly the node itself and its ancestors", () => {
     fc.assert(
       fc.property(forest, (sequences) => {
         for (const trie of buildTries(numbered(sequences), { merge: true, tokenBudget: 1000 })) {

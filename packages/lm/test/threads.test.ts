@@ -18,7 +18,7 @@ function run(code: string): unknown[] {
 }
 
 describe("threads", () => {
-  it("are as many as the largest model in use asks for, views and copies included", () => {
+  it("are set by the largest model in use, views and copies included", () => {
     const [cores, ...seen] = run(`
       const { engineInformation, threads } = await import("@astra-rl/torch");
       const { initializeGPT2, LoRA } = await import(${file("../src/index.ts")});

@@ -56,7 +56,7 @@ let before: number;
 beforeEach(() => (before = liveTensors()));
 afterEach(() => expect(liveTensors()).toBe(before));
 
-describe("a checkpoint with two tables that config.json says are one", () => {
+describe("a checkpoint with two tables that config.json declares tied", () => {
   let folder: string;
   beforeEach(() => void (folder = mkdtempSync(join(tmpdir(), "tied-"))));
   afterEach(() => rmSync(folder, { recursive: true }));
@@ -66,8 +66,8 @@ describe("a checkpoint with two tables that config.json says are one", () => {
     ];
 
   it.each([
-    ["keeps both where they differ, trains both, and says so when it is saved", "llama2", false],
-    ["has one where they are equal", "llama32-new-spelling", true],
+    ["keeps both if they differ, trains both, and records it when saved", "llama2", false],
+    ["has one table if they are equal", "llama32-new-spelling", true],
   ])("%s", async (_, name, areEqual) => {
     cpSync(goldenCausal.find((family) => family.name === name)!.folder, folder, { recursive: true });
     const [weights, config] = ["model.safetensors", "config.json"].map((file) => join(folder, file)) as [
@@ -121,7 +121,7 @@ const trained = (model: CausalLM) => {
 };
 
 describe.each(families)("a tied table of $name", ({ settings, table }) => {
-  it("gets the gradients of both uses, added up over backward passes", () => {
+  it("gets the gradients of both uses, accumulated over backward passes", () => {
     const tied = initializeCausalLM({ ...settings, tie_word_embeddings: true }, 1);
     const other = apart(settings, tied, table);
     const [own, separate] = [trained(tied), trained(other)];
@@ -140,7 +140,7 @@ describe.each(families)("a tied table of $name", ({ settings, table }) => {
     other.dispose();
   });
 
-  it("has a dense gradient where it is only looked up in", () => {
+  it("has a dense gradient if it is only used for lookups", () => {
     const tied = initializeCausalLM({ ...settings, tie_word_embeddings: true }, 1);
     const other = apart(settings, tied, table);
     const [own, separate] = [tied, other].map((model) => {

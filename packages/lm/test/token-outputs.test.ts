@@ -100,7 +100,7 @@ beforeEach(() => void (before = liveTensors()));
 afterEach(() => expect(liveTensors()).toBe(before));
 
 describe.each(Object.keys(golden.families))("tokenOutputs of %s", (family) => {
-  it("equals transformers: log-probabilities, entropy, what a head reads, and the gradients of all", async () => {
+  it("equals transformers: log-probabilities, entropy, a head's input, and all gradients", async () => {
     const { model } = await loadCausalLM(place(family));
     const { head, weights } = makeHead(model);
     const expected = golden.families[family]!;
@@ -183,7 +183,7 @@ describe("tokenOutputs in float64", () => {
     expect([...reference.grads.values()].flat().some((value) => Math.abs(value) > 1e-2)).toBe(true);
   });
 
-  it("has the gradients that differences give, of entropies alone and of what the head reads alone", () => {
+  it("has the gradients of finite differences, of entropies alone and of the head's input alone", () => {
     const parameters = [...model.namedParameters().values()];
     const stream = new SeededStream(2, "directions");
     const directions = parameters.map((parameter) =>
@@ -223,7 +223,7 @@ function zeroed(outputs: TokenOutputs, kept: (typeof NAMES)[number]): TokenOutpu
   return Object.fromEntries(parts) as unknown as TokenOutputs;
 }
 
-it("log-probabilities are the same to the bit, whatever else is wanted, and only that is there", () => {
+it("log-probabilities are bitwise the same with any other outputs, and only requested outputs are present", () => {
   for (const dtype of ["float32", "bfloat16"] as const) {
     const whole = initializeGPT2(
       { vocabSize: 53, contextLength: 32, hiddenSize: 16, layers: 2, heads: 2, eosId: 0 },
@@ -250,7 +250,7 @@ it("log-probabilities are the same to the bit, whatever else is wanted, and only
   }
 });
 
-it("the entropy of an update keeps little memory beside that of its log-probabilities", () => {
+it("the entropy of an update adds little memory to that of its log-probabilities", () => {
   const vocabSize = 30_000;
   const model = initializeGPT2(
     { vocabSize, contextLength: 300, hiddenSize: 16, layers: 1, heads: 2, eosId: 0 },

@@ -27,7 +27,7 @@ const tokenizerOf = ({ files }: Recipe) =>
     new Map(Object.entries(files).map(([name, content]) => [name, Buffer.from(JSON.stringify(content))])),
   );
 
-it("covers what checkpoints are made of", () => {
+it("covers the components that checkpoints use", () => {
   expect(Object.keys(golden.recipes).length).toBeGreaterThanOrEqual(90);
   expect(golden.texts.length).toBeGreaterThanOrEqual(270);
 });
@@ -40,7 +40,7 @@ describe.each(Object.entries(golden.recipes))("%s, as in Python", (_, recipe) =>
     expect(found).toEqual(golden.texts.map((text, index) => [text, recipe.ids[index]]));
   });
 
-  it("puts special tokens around a text", () => {
+  it("adds special tokens around a text", () => {
     for (const [text, ids] of Object.entries(recipe.framed)) {
       expect(tokenizer.encode(text, { addSpecialTokens: true })).toEqual(ids);
       expect([...tokenizer.prefixIds, ...tokenizer.encode(text), ...tokenizer.suffixIds]).toEqual(ids);

@@ -43,7 +43,7 @@ const text = fc
   .map((letters) => letters.join(""));
 
 describe("Pattern", () => {
-  it("matches as JavaScript's engine does, whatever the pattern", () => {
+  it("matches like JavaScript's engine for any pattern", () => {
     let compared = 0;
     fc.assert(
       fc.property(pattern, fc.array(text, { minLength: 5, maxLength: 5 }), (source, texts) => {
@@ -113,7 +113,7 @@ describe("Pattern", () => {
     expect((user + system) / 1e6).toBeLessThan(5);
   });
 
-  it("says that a pattern takes too long, and for all texts of a call together", () => {
+  it("refuses a pattern that takes too long, over all texts of a call together", () => {
     expect(() => patternOf("(a+)+b").matches("a".repeat(100))).toThrow(
       new PatternError("it takes longer than 1.0 seconds for this text"),
     );
@@ -125,7 +125,7 @@ describe("Pattern", () => {
     expect((user + system) / 1e6).toBeLessThan(8);
   });
 
-  it("says that a match is longer than the engine's stack", () => {
+  it("refuses a match that exceeds the engine's stack", () => {
     expect(() => patternOf("[^ 🔥]+").matches("é".repeat(2 ** 24))).toThrow(/too long/);
   });
 

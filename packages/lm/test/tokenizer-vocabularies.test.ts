@@ -48,7 +48,7 @@ describe.each(Object.keys(golden.recipes))("%s, without tokenizer.json, as in Py
     expect(found).toEqual(golden.texts.map((text, index) => [text, recipe.ids[index]]));
   });
 
-  it("puts special tokens around a text", () => {
+  it("adds special tokens around a text", () => {
     expect(tokenizer.encode("a framed text", { addSpecialTokens: true })).toEqual(recipe.framed);
   });
 
@@ -63,7 +63,7 @@ describe.each(Object.keys(golden.recipes))("%s, without tokenizer.json, as in Py
   });
 });
 
-describe("files of a vocabulary that cannot be used", () => {
+describe("unusable vocabulary files", () => {
   const changed = (name: string, changes: Record<string, string | Uint8Array | null>) => {
     const files = filesOf(name);
     for (const [file, content] of Object.entries(changes)) {
@@ -128,7 +128,7 @@ describe("files of a vocabulary that cannot be used", () => {
     expect(load).toThrow(/^model[/:]/);
   });
 
-  it("a SentencePiece model that ends too early is refused wherever it ends", () => {
+  it("a SentencePiece model truncated anywhere is refused", () => {
     const whole = filesOf("xlm-roberta published").get("sentencepiece.bpe.model")!;
     for (let length = 1; length < 4000; length += 37) {
       const load = changed("xlm-roberta published", { "sentencepiece.bpe.model": whole.subarray(0, length) });

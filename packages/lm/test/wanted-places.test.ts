@@ -71,7 +71,7 @@ describe.each(models)("%s", (_, settings) => {
   afterEach(() => model.dispose());
 
   it.each([false, true])(
-    "gives the states and gradients of a whole pass, checkpointed: %s",
+    "gives the states and gradients of a full pass, checkpointed: %s",
     (checkpointed) => {
       const [alone, all] = [read(model, true, checkpointed), read(model, false, checkpointed)];
       expectClose(alone.states, all.states);
@@ -84,7 +84,7 @@ describe.each(models)("%s", (_, settings) => {
     },
   );
 
-  it("computes nothing for other tokens behind the last layer's attention", () => {
+  it("computes nothing for other tokens after the last layer's attention", () => {
     const rowsRead = new Map<string, number>();
     const watching: Adapter = {
       training: false,

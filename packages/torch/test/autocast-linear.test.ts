@@ -111,7 +111,7 @@ describe("autocastLinear", () => {
     expect(engineInformation().isa).toBe(asked);
   });
 
-  it("is the product by hand", () => {
+  it("equals the product computed by hand", () => {
     scope(() => {
       const input = tensor([[1, 2]], in16Bits);
       const weight = tensor(
@@ -130,11 +130,11 @@ describe("autocastLinear", () => {
     });
   });
 
-  it("is linear for any sizes, types and layouts, with and without bias", () => {
+  it("equals linear for any sizes, types and layouts, with and without bias", () => {
     fc.assert(fc.property(anyCase, check), { numRuns: 300 });
   });
 
-  it("is linear where blocks, groups and pieces end: long sums, many rows, many outputs", () => {
+  it("equals linear at the ends of blocks, groups and pieces: long sums, many rows, many outputs", () => {
     const plain = { dtype: "float32", layout: "plain" } as const;
     const turned = { dtype: "bfloat16", layout: "turned" } as const;
     for (const [rows, outputs, inner] of [
@@ -150,7 +150,7 @@ describe("autocastLinear", () => {
     }
   });
 
-  it("keeps leading dimensions, and gives each row what it gives it alone", () => {
+  it("keeps leading dimensions, and gives each row the same result as alone", () => {
     scope(() => {
       const [input, weight, bias] = [bfloat16(6, 13, 1024), bfloat16(70, 1024), bfloat16(70)];
       const together = autocastLinear(input, weight, bias, in16Bits);
@@ -171,7 +171,7 @@ describe("autocastLinear", () => {
     });
   });
 
-  it("multiplies few float32 rows as linear does, with gradients to the same bits", () => {
+  it("multiplies few float32 rows like linear, with bitwise equal gradients", () => {
     fc.assert(
       fc.property(anyCase, ({ rows, outputs, inner, input, weight, withBias, withResidual, transposed }) => {
         scope(() => {
@@ -209,7 +209,7 @@ describe("autocastLinear", () => {
     );
   });
 
-  it("gives each of few rows what it gives it alone", () => {
+  it("gives each of few rows the same result as alone", () => {
     const { isa } = engineInformation();
     // Packed beyond it, on tiles and pairs; numbers that have to be widened are read whatever the number of rows.
     const most = { amx: 192, avx512_bf16: 128 }[isa as string] ?? 300;
@@ -266,7 +266,7 @@ describe("autocastLinear", () => {
     }
   });
 
-  it("adds up a bias's gradient column by column, rounding nothing that arrives in float32", () => {
+  it("sums a bias's gradient column by column, without rounding float32 terms", () => {
     scope(() => {
       const whole = (row: number, column: number) => ((7 * row + 3 * column) % 11) - 5;
       const gradientOf = (rows: number, value: (row: number, column: number) => number) =>
@@ -295,7 +295,7 @@ describe("autocastLinear", () => {
     });
   });
 
-  it("keeps float32 sums where they are asked for, for one row and a strided weight as well", () => {
+  it("keeps float32 sums if requested, also for one row and for a strided weight", () => {
     // Of other draws one in some hundred passes the bound of what is added one after the other.
     manualSeed(1);
     for (const rows of [1, 3, 5, 17, 90, 150]) {
@@ -325,7 +325,7 @@ describe("autocastLinear", () => {
     }
   });
 
-  it("is the bias where there is nothing to add up", () => {
+  it("equals the bias if the inner size is 0", () => {
     scope(() => {
       const bias = tensor([1, -2]);
       const got = autocastLinear(ones([3, 0]), ones([2, 0]), bias, in16Bits);
@@ -337,7 +337,7 @@ describe("autocastLinear", () => {
     });
   });
 
-  it("passes infinities and what is not a number on to their own rows", () => {
+  it("propagates infinities and NaN to their own rows only", () => {
     for (const count of [4, 100]) {
       scope(() => {
         const rows = Array.from({ length: count }, (_, row) =>
@@ -355,7 +355,7 @@ describe("autocastLinear", () => {
     }
   });
 
-  it("is linear in every other type, with gradients", () => {
+  it("equals linear in every other type, with gradients", () => {
     scope(() => {
       const [input, weight, bias] = [randn([5, 32]), randn([8, 32]), randn([8])];
       const got = autocastLinear(input, weight, bias, { dtype: "float32" });
@@ -408,7 +408,7 @@ describe("autocastLinear", () => {
     );
   });
 
-  it("records nothing where gradients are off, and gives none to what wants none", () => {
+  it("records nothing without gradients, and gives none to operands that require none", () => {
     scope(() => {
       const [input, weight] = [bfloat16(40, 32), bfloat16(8, 32)];
       weight.requiresGrad_();
@@ -419,7 +419,7 @@ describe("autocastLinear", () => {
     });
   });
 
-  it.runIf(mayUseTiles)("reads master weights as they are: no copy in another type or order", () => {
+  it.runIf(mayUseTiles)("reads master weights in place: no copy in another type or order", () => {
     scope(() => {
       const weight = randn([1024, 1024]); // 4 MiB
       const input = bfloat16(64, 1024);
@@ -431,7 +431,7 @@ describe("autocastLinear", () => {
     });
   });
 
-  it("refuses what linear refuses", () => {
+  it("refuses the same arguments as linear", () => {
     scope(() => {
       const refused = (...given: [Tensor, Tensor, Tensor | null]) =>
         expect(() => autocastLinear(...given, in16Bits)).toThrow(TorchError);

@@ -38,7 +38,7 @@ it.each(["float32", "bfloat16"] as const)("is the norm by hand, with results in 
   });
 });
 
-it("has the gradients that differences give", () => {
+it("has the gradients given by finite differences", () => {
   scope(() => {
     const [x, weight, bias] = [randn([3, 5]), randn([5]), randn([5])].map((each) => each.to("float64"));
     checkGradient((...given) => layer(given[0]!, given[1]!, given[2]!, "float64"), [x!, weight!, bias!]);
@@ -49,7 +49,7 @@ it("has the gradients that differences give", () => {
 describe("in one pass", () => {
   const dtypes = fc.constantFrom("float32" as const, "bfloat16" as const);
 
-  it("is the norm in float64, its gradients too, for any shape, scale, offset and types", () => {
+  it("equals the norm in float64, gradients included, for any shape, scale, offset and types", () => {
     fc.assert(
       fc.property(
         fc.record({
@@ -118,7 +118,7 @@ describe("in one pass", () => {
     );
   });
 
-  it("gives each row the same numbers whatever is beside it, and with any number of threads", () => {
+  it("gives each row the same numbers in any batch and with any number of threads", () => {
     const before = threads();
     scope(() => {
       const x = randn([200, 768]).requiresGrad_();
@@ -143,7 +143,7 @@ describe("in one pass", () => {
     });
   });
 
-  it("gives no gradient to what needs none", () => {
+  it("gives no gradient to operands that require none", () => {
     scope(() => {
       const x = randn([4, 6]).requiresGrad_();
       const [weight, bias] = [randn([6]), randn([6])];
@@ -154,7 +154,7 @@ describe("in one pass", () => {
   });
 });
 
-it("stays with libtorch's own layer norm where results are not in bfloat16", () => {
+it("uses libtorch's own layer norm if results are not in bfloat16", () => {
   scope(() => {
     const [x, weight, bias] = [randn([3, 8]), randn([8]), randn([8])];
     const expected = layerNorm(x, [8], weight, bias, epsilon);
@@ -162,7 +162,7 @@ it("stays with libtorch's own layer norm where results are not in bfloat16", () 
   });
 });
 
-it("says what does not fit", () => {
+it("refuses mismatched arguments by name", () => {
   scope(() => {
     const [x, weight] = [randn([3, 8]), randn([7])];
     expect(() => layer(x, weight, weight, "bfloat16")).toThrow(

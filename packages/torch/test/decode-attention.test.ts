@@ -68,7 +68,7 @@ function attentionByDefinition(
 }
 
 describe("decodeAttention", () => {
-  it("is attention by hand: two keys, one of them twice as likely", () => {
+  it("equals attention computed by hand: two keys, one of them twice as likely", () => {
     scope(() => {
       const query = tensor([1, 0], { dtype: "bfloat16" }).view([1, 1, 1, 2]);
       const key = tensor([0, 5, Math.log(2), 5], { dtype: "bfloat16" }).view([1, 1, 2, 2]);
@@ -81,7 +81,7 @@ describe("decodeAttention", () => {
     });
   });
 
-  it("is its definition for any shape, heads that share keys, and every row with a range of its own", () => {
+  it("matches its definition for any shape, grouped heads, and separate ranges per row", () => {
     fc.assert(
       fc.property(
         fc.constantFrom<DType>("bfloat16", "float32"),
@@ -123,7 +123,7 @@ describe("decodeAttention", () => {
     );
   });
 
-  it("stays finite where scores are huge", () => {
+  it("stays finite for huge scores", () => {
     scope(() => {
       const [query, key] = [bfloat16(1, 1, 1, 8), bfloat16(1, 1, 3, 8)];
       const value = tensor([Array(8).fill(1), Array(8).fill(50), Array(8).fill(3)].flat() as number[], {
@@ -134,7 +134,7 @@ describe("decodeAttention", () => {
     });
   });
 
-  it("says so where it does not apply", () => {
+  it("returns null where it does not apply", () => {
     scope(() => {
       const [query, key, ranges] = [bfloat16(2, 4, 1, 8), bfloat16(2, 4, 5, 8), whole(2, 5)];
       expect(decodeAttention(query, key, key, ranges, 1)).not.toBeNull();
@@ -196,7 +196,7 @@ describe("decodeAttention", () => {
     }),
   })).node;
 
-  it("gives the same numbers, bit for bit, when told which columns rows share", () => {
+  it("gives bitwise the same numbers with shared columns", () => {
     fc.assert(
       fc.property(
         fc.array(family, { minLength: 1, maxLength: 3 }),
@@ -276,7 +276,7 @@ describe("decodeAttention", () => {
     );
   });
 
-  it("refuses pieces that do not tell every column of every row once", () => {
+  it("refuses pieces that do not cover every column of every row exactly once", () => {
     scope(() => {
       const [query, key] = [bfloat16(3, 2, 1, 8), bfloat16(3, 2, 9, 8)];
       const attempt = (order: number[], pieces: number[][]) =>
@@ -358,7 +358,7 @@ describe("copyColumns", () => {
     }
   };
 
-  it("copies the columns that runs name, of any type and layout, and nothing else", () => {
+  it("copies exactly the columns of the runs, of any type and layout", () => {
     fc.assert(
       fc.property(
         fc.constantFrom<[DType, DType]>(
@@ -412,7 +412,7 @@ describe("copyColumns", () => {
     });
   });
 
-  it("off the CPU, takes the same places from indices, made once for tensors of the same shapes", () => {
+  it("on other devices, copies the same columns by indices, made once for tensors of the same shapes", () => {
     scope(() => {
       const runs = new ColumnRuns([[1, 1, 0, 2, 2]]);
       const [to, from] = [zeros([2, 2, 3, 1]), zeros([1, 2, 4, 1])];

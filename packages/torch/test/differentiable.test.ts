@@ -39,7 +39,7 @@ const product = (x: Tensor, y: Tensor | null) =>
   });
 
 describe("differentiable", () => {
-  it("has the derivative that it gives, inside a larger graph", () => {
+  it("uses the given derivative inside a larger graph", () => {
     scope(() => {
       const x = tensor([0.5, -1.5, 2], { dtype: "float64" });
       checkGradient((input) => cube(input!.sin()).mul(2), [x]);
@@ -58,7 +58,7 @@ describe("differentiable", () => {
     });
   });
 
-  it("takes absent inputs and inputs without gradients", () => {
+  it("accepts absent inputs and inputs without gradients", () => {
     scope(() => {
       const x = tensor([4], { requiresGrad: true });
       product(x, null).backward();
@@ -70,7 +70,7 @@ describe("differentiable", () => {
     });
   });
 
-  it("makes no graph where none is wanted", () => {
+  it("makes no graph if no input requires a gradient", () => {
     scope(() => {
       const x = tensor([1], { requiresGrad: true });
       expect(noGrad(() => cube(x)).requiresGrad).toBe(false);
@@ -79,7 +79,7 @@ describe("differentiable", () => {
     });
   });
 
-  it("may run a backward pass of its own in its backward pass", () => {
+  it("may run another backward pass in its backward pass", () => {
     // The gradient of cos, computed again from the input as gradient checkpointing does.
     const again = (x: Tensor) =>
       differentiable({
@@ -102,7 +102,7 @@ describe("differentiable", () => {
     });
   });
 
-  it("can be used twice where the graph is kept, and says so where it is not", () => {
+  it("can be used twice if the graph is retained, and refuses otherwise", () => {
     scope(() => {
       const x = tensor([2], { requiresGrad: true });
       const y = cube(x);

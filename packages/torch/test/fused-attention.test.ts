@@ -201,7 +201,7 @@ describe.each(types)("fusedAttention of %s", (dtype) => {
     });
   }
 
-  it("is attention by hand: two keys, one of them twice as likely", () => {
+  it("equals attention computed by hand: two keys, one of them twice as likely", () => {
     scope(() => {
       // Two numbers of each head, and zeros.
       const rows = (...values: number[]) =>
@@ -216,17 +216,17 @@ describe.each(types)("fusedAttention of %s", (dtype) => {
     });
   });
 
-  it("has the values and gradients of float64 for any shape, layout and bias, and heads that share keys", () => {
+  it("has the values and gradients of float64 for any shape, layout and bias, and grouped heads", () => {
     fc.assert(fc.property(anyCase, check), { numRuns: 250, seed: 7 });
   });
 
-  it("has them where the backward pass sums over queries in several turns", () => {
+  it("has them if the backward pass sums over queries in several rounds", () => {
     const shape = { batch: 1, groups: 1, size: 64, layout: "one projection", seed: 1 };
     check({ ...shape, shared: 2, queries: 700, columns: 900, bias: "causal" });
     check({ ...shape, shared: 1, queries: 1100, columns: 1100, bias: "one for all" });
   });
 
-  it("keeps texts that lie end to end apart: bit for bit what each gives alone", () => {
+  it("keeps packed texts separate: bitwise the same as each alone", () => {
     fc.assert(
       fc.property(
         fc.array(length, { minLength: 2, maxLength: 5 }),
@@ -274,7 +274,7 @@ describe.each(types)("fusedAttention of %s", (dtype) => {
     );
   });
 
-  it("gives the same bits on one thread and two, and each row of a batch what it gives alone", () => {
+  it("gives the same bits on one and two threads, and each row of a batch the same as alone", () => {
     fc.assert(
       fc.property(anyCase, (shape) => {
         scope(() => {
@@ -306,7 +306,7 @@ describe.each(types)("fusedAttention of %s", (dtype) => {
     );
   });
 
-  it("leaves out what is forbidden without a trace: whole blocks, their columns and what they hold", () => {
+  it("ignores masked blocks and columns entirely, including their values", () => {
     scope(() => {
       const [queries, columns] = [70, 160];
       const shape = {
@@ -342,7 +342,7 @@ describe.each(types)("fusedAttention of %s", (dtype) => {
     });
   });
 
-  it("gives 0, and gradients of 0, to queries that may attend to nothing", () => {
+  it("gives 0, with gradients of 0, for queries that may attend to nothing", () => {
     scope(() => {
       const shape = {
         batch: 2,
@@ -376,7 +376,7 @@ describe.each(types)("fusedAttention of %s", (dtype) => {
     });
   });
 
-  it("is libtorch's softmax where a whole row has the same large bias, its gradients too", () => {
+  it("equals libtorch's softmax if a whole row has the same large bias, gradients included", () => {
     scope(() => {
       const shape = { batch: 1, groups: 1, shared: 2, queries: 40, columns: 70, size: 16, seed: 3 };
       const inputs = inputsOf({ ...shape, bias: "", layout: "contiguous" });
@@ -394,7 +394,7 @@ describe.each(types)("fusedAttention of %s", (dtype) => {
     });
   });
 
-  it("stays finite where scores are huge, and passes what is not a number on to its own row", () => {
+  it("stays finite for huge scores, and propagates NaN to its own row only", () => {
     scope(() => {
       const query = given(1, 1, 3, 32);
       const key = given(1, 1, 40, 32);
@@ -413,7 +413,7 @@ describe.each(types)("fusedAttention of %s", (dtype) => {
     });
   });
 
-  it("keeps no weights for the backward pass, and makes none at once", () => {
+  it("keeps no weights for the backward pass, and never stores all of them", () => {
     scope(() => {
       const [heads, tokens, size] = [12, 1024, 64]; // all weights: 24 MiB in bfloat16
       const inputs = [0, 1, 2].map(() => given(1, heads, tokens, size).requiresGrad_()) as [
@@ -433,7 +433,7 @@ describe.each(types)("fusedAttention of %s", (dtype) => {
     });
   });
 
-  it("gives no gradient to what wants none, records nothing where gradients are off", () => {
+  it("gives no gradient to operands that require none, and records nothing without gradients", () => {
     scope(() => {
       const [query, key, value] = [0, 1, 2].map(() => given(1, 2, 20, least)) as [Tensor, Tensor, Tensor];
       value.requiresGrad_();
@@ -452,7 +452,7 @@ describe.each(types)("fusedAttention of %s", (dtype) => {
     });
   });
 
-  it("says so where it does not apply", () => {
+  it("returns null where it does not apply", () => {
     scope(() => {
       const [query, key] = [given(2, 4, 3, least), given(2, 4, 5, least)];
       const attempt = (q: Tensor, k: Tensor, v: Tensor, own: Tensor[] = [], scale = 1) =>
@@ -494,7 +494,7 @@ describe.each(types)("fusedAttention of %s", (dtype) => {
     });
   });
 
-  it("refuses gradients that do not belong to it, whatever they are", () => {
+  it("refuses any gradients that do not match its output", () => {
     scope(() => {
       const query = given(1, 2, 3, least);
       const [output, measures] = [given(1, 3, 2 * least), zeros([2, 1, 2, 3])];
@@ -518,7 +518,7 @@ describe.each(types)("fusedAttention of %s", (dtype) => {
     });
   });
 
-  it("crashes on no tensors at all: each call returns or refuses", () => {
+  it("never crashes: each call with random tensors returns or refuses", () => {
     const side = fc.constantFrom(0, 1, 2, 3, 8, 33);
     const headSize = isWide ? fc.oneof(side, fc.constantFrom(16, 48), fc.constantFrom(16, 48)) : side;
     const change = fc.record({

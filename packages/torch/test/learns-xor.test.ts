@@ -43,7 +43,7 @@ describe("a network of two layers learns XOR with", () => {
     ["rmsprop", { learningRate: 0.01 }],
     ["adagrad", { learningRate: 0.1 }],
   ];
-  it.each(cases)("%s %o, from three seeds, without a tensor left over", (name, options) => {
+  it.each(cases)("%s %o, from three seeds, without leaking tensors", (name, options) => {
     const before = liveTensors();
     for (const seed of [0, 1, 2]) {
       scope(() => {

@@ -73,19 +73,19 @@ const limitsOf = (files: Record<string, string>) => {
 const NONE1 = "9223372036854771712";
 const used = (mebibytes: number) => String(mebibytes * MIB);
 
-describe("what the system lets a process use", () => {
-  it("is the machine's memory where there are no control groups", () => {
+describe("memory available to a process", () => {
+  it("is the machine's memory without control groups", () => {
     expect(limitsOf({})).toEqual({ left: 6144, limit: 8192, of: "this machine", processors: 0 });
   });
 
-  it("is this machine's own, here", () => {
+  it("equals this machine's memory here", () => {
     const { available, limit } = availableMemory()!;
     expect(limit).toBeGreaterThan(100 * MIB);
     expect(available).toBeGreaterThan(10 * MIB);
     expect(available).toBeLessThanOrEqual(limit);
   });
 
-  it("is what a group of version 2 leaves, pages of files counted as free unless they wait to be written", () => {
+  it("is what a version 2 group leaves, counting clean file pages as free", () => {
     const files = version2("/a", {
       "/a/memory.max": used(3072),
       "/a/memory.high": "max",
@@ -102,7 +102,7 @@ describe("what the system lets a process use", () => {
     });
   });
 
-  it("is the least of all groups above, and of the limit from which on a group is held up", () => {
+  it("is the minimum over all ancestor groups and their throttling limits", () => {
     const group = (path: string, max: string, high: string, current: number) => ({
       [`${path}/memory.max`]: max,
       [`${path}/memory.high`]: high,
@@ -121,7 +121,7 @@ describe("what the system lets a process use", () => {
     });
   });
 
-  it("is the machine's where it has less than the groups allow", () => {
+  it("is the machine's if it has less than the groups allow", () => {
     const files = version2("/a", { "/a/memory.max": used(7000), "/a/memory.current": used(100) });
     expect(limitsOf(files)).toMatchObject({ left: 6144, of: "this machine" });
   });
@@ -140,7 +140,7 @@ describe("what the system lets a process use", () => {
     expect(limitsOf(files)).toMatchObject({ left: 512 - 210, limit: 512 });
   });
 
-  it("is the machine's where a group of version 1 has no limit", () => {
+  it("is the machine's if a version 1 group has no limit", () => {
     const files = version1("memory", "/a", "/", {
       "/a/memory.limit_in_bytes": NONE1,
       "/a/memory.usage_in_bytes": used(300),
@@ -148,7 +148,7 @@ describe("what the system lets a process use", () => {
     expect(limitsOf(files)).toMatchObject({ left: 6144, of: "this machine" });
   });
 
-  it("survives nonsense", () => {
+  it("tolerates malformed files", () => {
     for (const text of [
       "",
       "::::",
@@ -209,7 +209,7 @@ const parse = (output: string) => {
   return { made, name, message, after: second };
 };
 
-describe("memory that is not there", () => {
+describe("missing memory", () => {
   const inSystem = (root: string, make: string) => {
     const { stdout, stderr, status } = spawnSync(process.execPath, inNode(fill(make)), {
       encoding: "utf8",
@@ -220,7 +220,7 @@ describe("memory that is not there", () => {
   };
   const group = version2("/a", { "/a/memory.max": used(1024), "/a/memory.current": used(24) });
 
-  it("is refused in one piece, with what is needed, what is left and whose limit it is", () => {
+  it("is refused in one allocation, with the needed and available amounts and the source of the limit", () => {
     const { made, name, message, after } = inSystem(systemOf(group), "torch.zeros([2 ** 30])");
     expect([made, name, after]).toEqual([0, "OutOfMemoryError", "0 1048576"]);
     expect(message).toMatch(
@@ -228,14 +228,14 @@ describe("memory that is not there", () => {
     );
   });
 
-  it("is refused when many tensors were promised it and nothing is written to them yet", () => {
+  it("is refused when many tensors have reserved it without writing yet", () => {
     // The files of this system never change: whatever is counted here is what the allocator knows itself.
     const { made, name } = inSystem(systemOf(group), "torch.empty([15 * 2 ** 20])");
     expect(name).toBe("OutOfMemoryError");
     expect(made).toBe(Math.floor((1000 - 64) / 60));
   });
 
-  it("is refused to the smallest tensor where there is none at all", () => {
+  it("is refused to the smallest tensor if none is left", () => {
     const full = version2("/a", { "/a/memory.max": used(1024), "/a/memory.current": used(1000) });
     const root = systemOf(full);
     const code = `
@@ -289,7 +289,7 @@ describe("in a real control group", () => {
 });
 
 describe("the limit of one tensor", () => {
-  it("holds for every way to make one, down to none at all, until it is lifted", () => {
+  it("applies to every way to create one, down to 0, until it is lifted", () => {
     try {
       setAllocationLimit(1000);
       expect(zeros([250]).dispose()).toBeUndefined();

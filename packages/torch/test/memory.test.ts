@@ -91,7 +91,7 @@ const action: fc.Arbitrary<Action> = fc.oneof(
 );
 
 describe("CPU memory", () => {
-  it("keeps tensors apart and counts them, whatever is made, disposed and given back in whatever order", () => {
+  it("keeps tensors separate and counts them, for any order of creating, disposing and returning memory", () => {
     fc.assert(
       fc.property(fc.array(action, { maxLength: 80 }), (actions) => {
         const live: { filled: Filled; counted: number }[] = [];
@@ -153,7 +153,7 @@ describe("CPU memory", () => {
     );
   });
 
-  it("does not grow the process with waves of one height, whatever their sizes", () => {
+  it("does not grow the process under repeated allocations of the same total, in any sizes", () => {
     const resident = () => process.memoryUsage.rss();
     const wave = (bytes: number) => {
       const filled = Array.from({ length: Math.floor((96 * MIB) / bytes) }, (_, serial) =>

@@ -63,7 +63,7 @@ describe("the native optimizer loop refuses", () => {
       },
       "gradients[0] must not be null",
     ],
-    ["a handle that was never given out", () => step([[1e15], [1e15], [1e15], [1e15]], [1]), "fusedAdam"],
+    ["a handle that was never issued", () => step([[1e15], [1e15], [1e15], [1e15]], [1]), "fusedAdam"],
     [
       "step 0",
       () => {
@@ -104,7 +104,7 @@ describe("the native optimizer loop refuses", () => {
     });
   });
 
-  it("but takes empty lists and empty tensors", () => {
+  it("but accepts empty lists and empty tensors", () => {
     scope(() => {
       expect(step([[], [], [], []], [])).not.toThrow();
       expect(addon().gradientNorm([])).toBe(0);

@@ -32,7 +32,7 @@ function run(
 }
 
 describe("loading", () => {
-  it("names the set-up command when the addon is not built, and only when something is asked of it", () => {
+  it("names the set-up command if the addon is not built, at first use only", () => {
     const folder = mkdtempSync(join(tmpdir(), "astra-unbuilt-"));
     const { output, status } = run(
       `console.log("imported"); try { torch.ones([1]); } catch (error) { console.log(error.name, error.message); }`,
@@ -46,13 +46,13 @@ describe("loading", () => {
     expect(status).toBe(0);
   });
 
-  it("leaves the user's thread count and OpenBLAS core type alone", () => {
+  it("keeps the user's thread count and OpenBLAS core type", () => {
     const code = `torch.ones([1]); console.log(torch.threads(), torch.engineInformation().coreType);`;
     const { output } = run(code, { OMP_NUM_THREADS: "1", OPENBLAS_CORETYPE: "Haswell" });
     expect(output).toMatch(/^1 (?:Haswell|null)/u);
   });
 
-  it("works in several threads at once, each with tensors of its own", () => {
+  it("works in several threads at once, each with its own tensors", () => {
     const worker = `
       import { parentPort } from "node:worker_threads";
       import { register } from "tsx/esm/api";
@@ -120,7 +120,7 @@ describe("ASTRA_ISA", () => {
     if (found.coreType !== null) expect(found.coreType).toBe("Nehalem");
   });
 
-  it("refuses what is no instruction set of this machine, with those that are", () => {
+  it("refuses an instruction set that this machine lacks, and lists those it has", () => {
     for (const asked of ["sse9", "AVX2", ...ISAS.slice(lower.length)]) {
       const { output } = run(
         `try { torch.ones([1]); } catch (error) { console.log(error.name, error.message); }`,
@@ -172,7 +172,7 @@ describe("the build script", () => {
       env: { ...process.env, ...environment },
     });
 
-  it("says where it looked when there is no libtorch", () => {
+  it("reports where it looked if there is no libtorch", () => {
     const folder = mkdtempSync(join(tmpdir(), "astra-no-libtorch-"));
     const { stderr, status } = build(["--libtorch", folder]);
     rmSync(folder, { recursive: true });
@@ -180,7 +180,7 @@ describe("the build script", () => {
     expect(status).toBe(1);
   });
 
-  it("says how to get a compiler when there is none", () => {
+  it("explains how to get a compiler if there is none", () => {
     if (!existsSync("/usr/include/ATen/core/Tensor.h")) return;
     const folder = mkdtempSync(join(tmpdir(), "astra-no-compiler-"));
     const { stderr, status } = build(["--libtorch", "/usr", "--output", folder], { CXX: "no-such-compiler" });
@@ -213,7 +213,7 @@ describe("the engine", () => {
       expect(() => setThreads(count)).toThrow(/^setThreads: threads must/u);
   });
 
-  it("has nothing to wait for on the CPU, and refuses devices that are not there", () => {
+  it("returns immediately on the CPU, and refuses missing devices", () => {
     synchronize();
     expect(() => synchronize("nowhere")).toThrow(/^synchronize: .*nowhere/u);
     if (!cudaAvailable()) expect(() => synchronize("cuda")).toThrow("synchronize: this libtorch has no CUDA");

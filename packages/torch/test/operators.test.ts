@@ -83,7 +83,7 @@ describe("the list of operators", () => {
 });
 
 describe("arguments of the wrappers", () => {
-  it("gives an operator's name, the rule and the value when it refuses", () => {
+  it("refuse with the operator's name, the rule and the value", () => {
     scope(() => {
       const a = tensor([[1, 2]]);
       expect(() => a.matmul(tensor([1, 2, 3]))).toThrow(/^aten::matmul: .*float32\[1, 2\].*float32\[3\]/u);
@@ -105,7 +105,7 @@ describe("arguments of the wrappers", () => {
     });
   });
 
-  it("keeps integers in integer tensors and widens them by fractions", () => {
+  it("keep integer tensors with integers and widen them with fractions", () => {
     scope(() => {
       const whole = tensor([1, 2], { dtype: "int64" });
       expect(whole.mul(2).dtype).toBe("int64");
@@ -114,7 +114,7 @@ describe("arguments of the wrappers", () => {
     });
   });
 
-  it("returns a new handle even when the operator had nothing to do", () => {
+  it("return a new handle even if the operator had nothing to do", () => {
     scope(() => {
       const a = tensor([1, 2]);
       const same = a.contiguous();
@@ -124,7 +124,7 @@ describe("arguments of the wrappers", () => {
     });
   });
 
-  it("knows the codes of all dtypes", () => {
+  it("have the codes of all dtypes", () => {
     scope(() => {
       for (const dtype of Object.keys(dtypeFacts) as DType[]) expect(ones([2], { dtype }).dtype).toBe(dtype);
     });

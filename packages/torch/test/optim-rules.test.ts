@@ -30,7 +30,7 @@ function refusal(action: () => unknown): string {
 }
 
 describe("createOptimizer", () => {
-  it("makes every optimizer by its name", () => {
+  it("creates every optimizer by name", () => {
     expect(optimizerNames).toEqual(["adam", "adamw", "sgd", "rmsprop", "adagrad"]);
     expect(optimizerNames.map((name) => make(name))).toEqual(optimizerNames);
   });
@@ -45,10 +45,10 @@ describe("createOptimizer", () => {
   );
 });
 
-describe("a second argument that is no object", () => {
+describe("a second argument that is not an object", () => {
   const classes = { adam: Adam, adamw: AdamW, sgd: SGD, rmsprop: RMSprop, adagrad: Adagrad };
 
-  it.each(optimizerNames)("of %s is refused, with what to write: PyTorch's is the learning rate", (name) => {
+  it.each(optimizerNames)("of %s is refused with a remedy: PyTorch takes the learning rate there", (name) => {
     const parameters = () => [tensor([1, 2], { requiresGrad: true })];
     const given = (options: unknown) =>
       scope(() => refusal(() => new classes[name](parameters(), options as never)));
@@ -135,7 +135,7 @@ describe("parameters", () => {
     });
   });
 
-  it("without a gradient stay as they are, even with weight decay", () => {
+  it("without a gradient stay unchanged, even with weight decay", () => {
     scope(() => {
       const [used, unused] = [tensor([1], { requiresGrad: true }), tensor([1], { requiresGrad: true })];
       using optimizer = new AdamW([used, unused], { learningRate: 0.1, weightDecay: 0.5 });

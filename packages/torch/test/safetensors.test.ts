@@ -94,11 +94,11 @@ function expectGolden(path: string): void {
 }
 
 describe("the golden files", () => {
-  it("a file written by Python is read bit for bit", () => {
+  it("are read bit for bit as Python wrote them", () => {
     expectGolden(goldenFile("python-written.safetensors"));
   });
 
-  it("our file is the one that make_safetensors.py checked with Python, byte for byte", () => {
+  it("include our file byte for byte, as checked with Python by make_safetensors.py", () => {
     const path = join(folder, "golden.safetensors");
     scope(() => {
       const tensors = new Map(
@@ -134,7 +134,7 @@ describe("round trip", () => {
     fc.constantFrom("__proto__", "constructor", "", "0", "a.b.c", '"', "\\", "\u0000"),
   );
 
-  it("gives every dtype, shape, name and metadata back, bit for bit", () => {
+  it("restores every dtype, shape, name and metadata bit for bit", () => {
     const path = join(folder, "round-trip.safetensors");
     const before = liveTensors();
     fc.assert(
@@ -218,7 +218,7 @@ describe("round trip", () => {
   });
 });
 
-describe("tensors that were read", () => {
+describe("read tensors", () => {
   it("are private: writing to them changes neither the file nor a second reading", () => {
     scope(() => {
       const path = join(folder, "private.safetensors");
@@ -296,7 +296,7 @@ describe("tensors that were read", () => {
     });
   });
 
-  it("are those of the file that was opened, where another one takes its name", () => {
+  it("are those of the opened file, even if another one takes its name", () => {
     scope(() => {
       const [path, values] = writeLongAgo("renamed.safetensors");
       using file = openSafetensors(path);
@@ -307,7 +307,7 @@ describe("tensors that were read", () => {
     });
   });
 
-  it("take their own memory and no more", () => {
+  it("take only their own memory", () => {
     scope(() => {
       const [path] = writeLongAgo("once.safetensors");
       using file = openSafetensors(path);
@@ -319,7 +319,7 @@ describe("tensors that were read", () => {
     });
   });
 
-  it("are right where the data is not aligned to its type, as other writers leave it", () => {
+  it("are correct if the data is not aligned to its type, as from other writers", () => {
     scope(() => {
       const path = join(folder, "unaligned.safetensors");
       const header = Buffer.from('{"x":{"dtype":"F64","shape":[2],"data_offsets":[0,16]}}  ');
@@ -336,7 +336,7 @@ describe("tensors that were read", () => {
   });
 });
 
-describe("a file that is not right is refused, with its path and the rule", () => {
+describe("an invalid file is refused with its path and the rule", () => {
   const path = join(folder, "wrong.safetensors");
   /** A file from a header's text (its length is put before it) and data. */
   const build = (header: string | Uint8Array, dataBytes = 0, length?: bigint): Buffer => {
@@ -449,7 +449,7 @@ describe("a file that is not right is refused, with its path and the rule", () =
     expect(liveTensors()).toBe(before);
   });
 
-  it("but a header of 640 bytes is not taken for a pickle, though its length begins with the same bytes", () => {
+  it("but a header of 640 bytes is not mistaken for a pickle, though its length begins with the same bytes", () => {
     writeFileSync(path, build(`{}${" ".repeat(638)}`));
     expect([...readFileSync(path).subarray(0, 2)]).toEqual([0x80, 0x02]);
     using file = openSafetensors(path);
@@ -580,7 +580,7 @@ describe("writing", () => {
     });
   });
 
-  it("leaves the old file whole when it fails half way, and removes its temporary file", () => {
+  it("leaves the old file intact if it fails midway, and removes its temporary file", () => {
     const path = join(folder, "half.json");
     writeFileAtomic(path, ["old"]);
     const failing = function* () {
@@ -594,7 +594,7 @@ describe("writing", () => {
     expect(readFileSync(path, "utf8")).toBe("newer");
   });
 
-  it("says what is wrong with the folder", () => {
+  it("reports what is wrong with the folder", () => {
     const cases: [string, string][] = [
       [join(folder, "nowhere", "x.safetensors"), "the folder does not exist; create it first (ENOENT)"],
       [

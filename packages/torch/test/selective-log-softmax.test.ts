@@ -10,7 +10,7 @@ expectNoLeaks();
 const numbers = (value: Tensor) => Array.from(value.toTypedArray() as Float32Array);
 const places = (indices: number[]) => tensor(Int32Array.from(indices)).to("int64");
 
-it("is the log-probability by hand: three tokens with weights 1, 2 and 5", () => {
+it("equals the log-probability computed by hand: three tokens with weights 1, 2 and 5", () => {
   scope(() => {
     const logits = tensor([[0, Math.log(2), Math.log(5)]]);
     expectClose(
@@ -29,7 +29,7 @@ it("is the log-probability by hand: three tokens with weights 1, 2 and 5", () =>
   });
 });
 
-it("has the gradient that differences give", () => {
+it("has the gradient given by finite differences", () => {
   scope(() => {
     const logits = randn([3, 5]).to("float64");
     checkGradient((x) => selectiveLogSoftmax(x!, places([4, 0, 7, 7]), "float64"), [logits]);

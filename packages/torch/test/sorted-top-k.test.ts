@@ -47,7 +47,7 @@ function check(input: Tensor, k: number): void {
 
 const special = fc.constantFrom(0, -0, 1, -1, Infinity, -Infinity, NaN, -NaN, 1e-40, -1e-40, 3e38);
 
-it("is a stable sort of each row, cut off: any numbers, with many equal ones", () => {
+it("equals a truncated stable sort of each row: any numbers, with many ties", () => {
   const row = (length: number) =>
     fc.array(fc.oneof(special, fc.integer({ min: -9, max: 9 })), { minLength: length, maxLength: length });
   const cases = fc
@@ -83,7 +83,7 @@ it("is the same in other types", () => {
   });
 });
 
-it("says what does not fit", () => {
+it("refuses mismatched arguments by name", () => {
   scope(() => {
     expect(() => sortedTopK(zeros([2, 3]), 4)).toThrow(new TorchError("sortedTopK: k must be 1 … 3, got 4"));
     expect(() => sortedTopK(zeros([2, 3]), 0)).toThrow(TorchError);

@@ -91,7 +91,7 @@ describe("openStateDict", () => {
     expect(() => openStateDict(path)).toThrow(message);
   });
 
-  it("says what is wrong with a path, a name, a closed file", () => {
+  it("reports what is wrong with a path, a name, a closed file", () => {
     expect(() => openStateDict(join(folder, "none.bin"))).toThrow(/none\.bin: there is no such file/);
     const file = openStateDict(join(golden, "module.bin"));
     expect(() => file.read("other")).toThrow(/module\.bin: there is no tensor "other"/);
@@ -128,14 +128,14 @@ describe("damaged files", () => {
   }
   const contents = files.map((name) => readFileSync(join(golden, name)));
 
-  it("are refused wherever they end", () => {
+  it("are refused when truncated anywhere", () => {
     expect(contents.length).toBeGreaterThan(good.length);
     for (const bytes of contents) {
       for (let length = 0; length < bytes.length; length += 61) tryToRead(bytes.subarray(0, length));
     }
   });
 
-  it("with any byte changed give an error or numbers", () => {
+  it("with any byte changed give an error or tensors", () => {
     const change = fc.record({
       file: fc.nat(contents.length - 1),
       changes: fc.array(fc.tuple(fc.nat(), fc.nat(255)), { minLength: 1, maxLength: 4 }),
@@ -150,7 +150,7 @@ describe("damaged files", () => {
     );
   }, 3_600_000);
 
-  it("with a pickle of any opcodes give an error", () => {
+  it("with a pickle of random opcodes give an error", () => {
     // The stream of before 1.6 begins with its pickles, so that the fourth, of the tensors, can be any.
     const bytes = readFileSync(join(golden, "parameters-before-1.6.bin"));
     const start = bytes.indexOf(Buffer.from("ccollections")) - 2;

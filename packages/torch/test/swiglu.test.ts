@@ -18,7 +18,7 @@ it.each(["float64", "float32", "bfloat16"] as const)("is x σ(x) · y by hand in
   });
 });
 
-it("has the gradients that differences give", () => {
+it("has the gradients given by finite differences", () => {
   scope(() =>
     checkGradient(
       (gate, up) => swiglu(gate!, up!),
@@ -27,7 +27,7 @@ it("has the gradients that differences give", () => {
   );
 });
 
-it("is its definition in float64, gradients too, for any shape, scale and layout", () => {
+it("matches its definition in float64, gradients included, for any shape, scale and layout", () => {
   fc.assert(
     fc.property(
       fc.record({
@@ -72,7 +72,7 @@ it("is its definition in float64, gradients too, for any shape, scale and layout
   );
 });
 
-it("is right at the ends, and not a number where an operand is none", () => {
+it("is correct at the extremes, and NaN if an operand is", () => {
   scope(() => {
     const gate = tensor([1e4, -1e4, 200, -200, -80, NaN, 1, 0], { dtype: "float32" });
     const up = tensor([2, 2, 1, 1, 1, 1, NaN, 3], { dtype: "float32" });
@@ -85,7 +85,7 @@ it("is right at the ends, and not a number where an operand is none", () => {
   });
 });
 
-it("refuses operands that differ", () => {
+it("refuses operands of different shapes or types", () => {
   scope(() => {
     const [gate, narrow] = [randn([2, 3]), randn([2, 3]).to("bfloat16")];
     expect(() => swiglu(gate, randn([2, 4]))).toThrow(

@@ -22,7 +22,7 @@ afterAll(() => rmSync(folder, { recursive: true }));
 expectNoLeaks();
 
 describe("openTensorFile", () => {
-  it("shows the file's numbers, aligned or not", () => {
+  it("reads the file's numbers, aligned or not", () => {
     scope(() => {
       using file = openTensorFile(path);
       expect(file.bytes).toBe(33);
@@ -56,7 +56,7 @@ describe("openTensorFile", () => {
     });
   });
 
-  it("refuses every byte outside of the file", () => {
+  it("refuses ranges outside the file", () => {
     using file = openTensorFile(path);
     for (const [shape, offset] of [
       [[6], 12],

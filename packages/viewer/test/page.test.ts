@@ -26,7 +26,7 @@ describe.skipIf(executablePath === undefined)("the page of a report, opened from
     rmSync(folder, { recursive: true, force: true });
   });
 
-  test("there are forty hostile texts and more, and the page without records is under a megabyte", () => {
+  test("the sample has more than forty hostile texts, and the page without records is under a megabyte", () => {
     expect(new Set(HOSTILE_TEXTS).size).toBeGreaterThanOrEqual(40);
     expect(
       htmlReport({
@@ -41,7 +41,7 @@ describe.skipIf(executablePath === undefined)("the page of a report, opened from
     ).toBeLessThan(1_000_000);
   });
 
-  test("hostile texts are shown as they are and do nothing", async () => {
+  test("hostile texts are shown unchanged and do nothing", async () => {
     const { page, complaints } = await open(browser, file);
     await page.getByRole("combobox", { name: "With" }).selectOption("all");
     await page.getByLabel("The same probes once").uncheck();
@@ -70,7 +70,7 @@ describe.skipIf(executablePath === undefined)("the page of a report, opened from
     await page.close();
   });
 
-  test("a script that got into the page would not run: its policy names the built one only", async () => {
+  test("an injected script does not run: the policy allows only the built one", async () => {
     const path = join(folder, "inserted.html");
     writeFileSync(
       path,
@@ -82,7 +82,7 @@ describe.skipIf(executablePath === undefined)("the page of a report, opened from
     await page.close();
   });
 
-  test("charts are drawn, in both color schemes", async () => {
+  test("charts are drawn in both color schemes", async () => {
     const pictures: string[] = [];
     for (const dark of [false, true]) {
       const { page, complaints } = await open(browser, file, { dark });
@@ -107,7 +107,7 @@ describe.skipIf(executablePath === undefined)("the page of a report, opened from
     expect(pictures[0]).not.toBe(pictures[1]);
   });
 
-  test("harmful texts are blurred until asked for, one conversation or all", async () => {
+  test("harmful texts are blurred until shown, for one conversation or all", async () => {
     const { page } = await open(browser, file);
     const first = page.locator(".conversations .talk").first();
     expect(await first.locator(".veiled").count()).toBe(1);
@@ -123,7 +123,7 @@ describe.skipIf(executablePath === undefined)("the page of a report, opened from
     await page.close();
   });
 
-  test("the search works by keyboard, marks what it found, and says how many there are", async () => {
+  test("the search works by keyboard, marks matches, and shows their number", async () => {
     const { page } = await open(browser, file);
     const search = page.getByRole("searchbox", { name: "Search" });
     await search.focus();
@@ -136,7 +136,7 @@ describe.skipIf(executablePath === undefined)("the page of a report, opened from
     await page.close();
   });
 
-  test("the tree works by keyboard alone", async () => {
+  test("the tree works with the keyboard alone", async () => {
     const { page, complaints } = await open(browser, file);
     const items = page.getByRole("treeitem");
     expect(await items.count()).toBe(14);
@@ -182,7 +182,7 @@ describe.skipIf(executablePath === undefined)("the page of a report, opened from
     }
   });
 
-  test("bars share their zero, whatever the labels; who judged whom, and roles of a prompt, are said", async () => {
+  test("bars share their zero for any labels; the scorers, and the roles of a prompt, are shown", async () => {
     const report = sampleReport(["One.", "Two.", "Three."]);
     report.evaluations[0]!.label = "a label of an evaluation that is longer than the others";
     report.evaluations[1]!.label = "b";
@@ -229,7 +229,7 @@ describe.skipIf(executablePath === undefined)("the page of a report, opened from
     }
   });
 
-  test("what a search took stands beside who judged", async () => {
+  test("the cost of a search is shown next to the scorer", async () => {
     const report = sampleReport(["One.", "Two.", "Three."]);
     const identity = { model: "/models/some-chat", files: {} };
     report.evaluations[1]!.measured = {
@@ -264,7 +264,7 @@ describe.skipIf(executablePath === undefined)("the page of a report, opened from
     await page.close();
   });
 
-  test("several seeds have one headline, which is not the last seed's", async () => {
+  test("several seeds have one headline, not that of the last seed", async () => {
     const report = sampleReport(["One.", "Two.", "Three."]);
     const [first] = report.runs;
     report.runs = [1, 2, 3].map((seed) => ({ ...first!, label: `seed-${seed}` }));

@@ -106,7 +106,7 @@ describe.skipIf(executablePath === undefined)("astra-rl view in a browser", () =
 
   const at = (place: string) => `${running.url}/#${place}`;
 
-  test("two runs lie over each other by step, time and tokens, in the colors of their names", async () => {
+  test("two runs are overlaid by step, time and tokens, in the colors of their names", async () => {
     const { page, complaints } = await open(browser, at("run=one&run=two"));
     await page.locator("figure.chart").first().waitFor();
     const rows = await numbersOf(page, "Success with harmless probes only");
@@ -161,7 +161,7 @@ describe.skipIf(executablePath === undefined)("astra-rl view in a browser", () =
     await page.close();
   });
 
-  test("the search leads to the turn it found; a tree works by mouse and by keyboard", async () => {
+  test("the search opens the turn it found; a tree works by mouse and by keyboard", async () => {
     const { page, complaints } = await open(browser, at("run=one"));
     await page.getByLabel("Text in any prompt, probe or response").fill("hyperlink(");
     const hits = page.locator(".hits li");
@@ -187,7 +187,7 @@ describe.skipIf(executablePath === undefined)("astra-rl view in a browser", () =
     await page.close();
   });
 
-  test("hostile texts do nothing, and nothing is asked of another machine", async () => {
+  test("hostile texts do nothing, and no request goes to another machine", async () => {
     const { page, complaints } = await open(browser, at("run=one"));
     await page.getByLabel("Show harmful texts").check();
     await page.getByRole("treeitem").first().waitFor();

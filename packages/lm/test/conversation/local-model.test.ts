@@ -135,13 +135,13 @@ const singly: Ask = async (model, conversations, keys, score) => {
 const reversed: Ask = async (model, conversations, keys, score) =>
   (await whole(model, conversations.toReversed(), keys.toReversed(), score?.toReversed())).toReversed();
 
-describe("what a model says", () => {
+describe("a generated message", () => {
   let cold: Grown;
   beforeEach(async () => {
     cold ??= await grow(whole, {}, (...both) => both.forEach((model) => model.release()));
   });
 
-  it("is drawn from what its reading gives, by plain arithmetic over the ids", () => {
+  it("is sampled from the logits of a plain forward pass over the ids", () => {
     const reader = local("tester");
     const { messages } = cold;
     expect(messages).toHaveLength(2 * (6 + 12 + 24));
@@ -164,15 +164,15 @@ describe("what a model says", () => {
     between?: (...models: LocalModel[]) => void,
   ][] = [
     ["warm", whole],
-    ["evicted by a small budget", whole, { cacheBudget: new CacheBudget(1) }],
+    ["with caches evicted by a small budget", whole, { cacheBudget: new CacheBudget(1) }],
     [
       "evicted now and then by a budget that two models share",
       whole,
       { cacheBudget: new CacheBudget(60_000) },
     ],
-    ["warm and cold by turns", whole, {}, (tester) => tester!.release()],
-    ["asked row by row", singly],
-    ["asked in reversed order", reversed],
+    ["alternately with and without a cache", whole, {}, (tester) => tester!.release()],
+    ["generated row by row", singly],
+    ["generated in reversed order", reversed],
     [
       "asked in halves",
       inParts(
@@ -197,13 +197,13 @@ describe("what a model says", () => {
     ],
   ];
   it.each(WAYS)(
-    "is the same, and what it thinks of probes, %s",
+    "is the same, as are the log-probabilities of probes, %s",
     async (_, ask, options = {}, between = () => {}) => {
       expectSame(await grow(ask, options, between), cold);
     },
   );
 
-  it("is the same when asked again, and reads less than a cold one", async () => {
+  it("is the same when generated again, and prefills fewer tokens than without a cache", async () => {
     const twice: Ask = async (model, conversations, keys, score) => {
       const first = await whole(model, conversations, keys, score);
       const again = await whole(model, conversations, keys, score);
@@ -219,13 +219,13 @@ describe("what a model says", () => {
     expect(target).toBeLessThan(coldTarget!);
   });
 
-  it("is the same for calls that run at once", async () => {
+  it("is the same for concurrent calls", async () => {
     const [one, other] = await Promise.all([grow(whole), grow(whole)]);
     expectSame(one, cold);
     expectSame(other, cold);
   });
 
-  it("is another message of the same node for another draw", async () => {
+  it("differs for another draw of the same node", async () => {
     const model = local("tester");
     const conversations = [Conversation.of(PROMPTS[0]!)];
     const draws = await Promise.all(
@@ -245,7 +245,7 @@ describe("log P of a message", () => {
   const keys = PROMPTS.map((_, episode) => ({ seed: 3, episode, node: 1 }));
   const contexts = PROMPTS.map((prompt) => Conversation.of(prompt));
 
-  it("is what fresh weights say, whether it was found while the message was read or is asked for", async () => {
+  it("equals that of a fresh model, whether computed during prefill or on request", async () => {
     const fresh = await loadCausalLM(goldenFolder);
     try {
       const [tester, target] = [local("tester"), local("target")];
@@ -269,7 +269,7 @@ describe("log P of a message", () => {
     }
   });
 
-  it("has the silent end of its own message, which another model's reading looked up", async () => {
+  it("includes the end id without text of its own message, as scored while another model prefilled", async () => {
     const { tokens, codec } = local("tester");
     const [end] = gpt2.model.config.eosIds as [number];
     const probes = contexts.map((after, row) => {
@@ -293,7 +293,7 @@ describe("log P of a message", () => {
     expect(kept.map(({ length }) => length)).toEqual(probes.map(({ sampled }) => sampled!.kept));
   });
 
-  it("is of the conversation that is asked about, wherever the message was read before", async () => {
+  it("is that of the requested conversation, even if the message was prefilled in another one", async () => {
     const [tester, target] = [local("tester"), local("target")];
     const [probe] = await tester.generate([contexts[0]!], { keys: [keys[0]!] });
     await target.generate([contexts[0]!.append(probe!)], { keys: [keys[0]!], score: [probe!] });
@@ -312,7 +312,7 @@ describe("log P of a message", () => {
 describe("a full window", () => {
   const long = (words: number) => Array.from({ length: words }, (_, at) => `word ${at}`).join(", ");
 
-  it("drops the oldest ids, with room for the message, and says so once", () => {
+  it("drops the oldest ids, leaving room for the message, and warns once", () => {
     const told: string[] = [];
     const model = local("tester", { onTruncate: (message) => void told.push(message) });
     const ids = model.view(Conversation.of(long(40)));
@@ -327,10 +327,10 @@ describe("a full window", () => {
     expect(model.prompt(Conversation.of("short"))).toEqual(model.view(Conversation.of("short")));
   });
 
-  describe("of a model with ids in front of every text", () => {
+  describe("of a model with ids before every text", () => {
     const llama = useGolden(goldenCausal.find(({ name }) => name === "llama2")!.folder);
 
-    it("leaves those in place, before what is said and what is scored", async () => {
+    it("keeps these, for generating and for scoring", async () => {
       const codec = Codec.of(llama.tokenizer);
       const format = new PlainFormat(codec, {
         labels: { tester: "Bot: ", target: "User: " },
@@ -366,7 +366,7 @@ describe("a full window", () => {
 });
 
 describe("weights that change", () => {
-  it("are read anew once the version has changed, or other weights are given", async () => {
+  it("clear the cache when the version changes, or other weights are given", async () => {
     const own = await loadCausalLM(goldenFolder);
     const key = { seed: 5, episode: 0, node: 1 };
     const context = Conversation.of(PROMPTS[0]!);
@@ -412,11 +412,11 @@ describe("weights that change", () => {
   });
 });
 
-describe("what is kept", () => {
+describe("the cache", () => {
   const say = (model: LocalModel, at: number) =>
     model.generate([Conversation.of(`Number ${at}. `)], { keys: [{ seed: 1, episode: at, node: 0 }] });
 
-  it("is freed by release and dispose, and is needed by nothing", async () => {
+  it("is freed by release and dispose, and is not needed afterwards", async () => {
     let disposed = 0;
     const before = liveTensors();
     const model = local("tester", { onDispose: () => (disposed += 1) });
@@ -432,7 +432,7 @@ describe("what is kept", () => {
     expect([liveTensors(), disposed]).toEqual([before, 1]);
   });
 
-  it("is bounded, however many calls there are without a release", async () => {
+  it("is bounded for any number of calls without a release", async () => {
     const before = liveTensors();
     const model = local("tester");
     await say(model, 0);
@@ -451,7 +451,7 @@ describe("what is kept", () => {
     expect(await read(99)).toBeLessThan(await read(0));
   });
 
-  it("is nothing of a call that failed, whatever it took over from earlier ones", async () => {
+  it("keeps nothing of a failed call, even if it reused earlier rows", async () => {
     const model = local("tester");
     const key = { seed: 1, episode: 0, node: 0 };
     const wrong = { ...key, seed: NaN };
@@ -471,8 +471,8 @@ describe("what is kept", () => {
   });
 });
 
-describe("the spelling of ids", () => {
-  it("adds up to the text of all, a character with the id that completes it", () => {
+describe("the text pieces of ids", () => {
+  it("join to the text of all ids, each character with the id that completes it", () => {
     const model = local("tester");
     for (const text of ["Hello there, you. ", "  naïve 😀🏽 e\u0301", "日本語\n\t", ""]) {
       const { ids } = model.idsOf(new Message("target", text));

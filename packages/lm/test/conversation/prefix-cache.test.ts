@@ -55,11 +55,11 @@ const dispose = (taken: readonly { session: GenerationSession }[]) => {
   for (const { session } of taken) session.dispose();
 };
 
-describe("the rows that a model has read", () => {
+describe("cached rows of a model", () => {
   const start = Conversation.of("start");
   const [a, b] = [start.append(said("a")), start.append(said("b"))];
 
-  it("are opened together where nothing of them is kept", () => {
+  it("are opened together if none of their ids are cached", () => {
     const { taken, opened, read } = take(a, b);
     expect(taken.map(({ at }) => at)).toEqual([[0, 1]]);
     expect(opened).toBe(2);
@@ -68,7 +68,7 @@ describe("the rows that a model has read", () => {
     dispose(taken);
   });
 
-  it("go on where a conversation is longer, which reads what is new alone", () => {
+  it("continue with a longer conversation, which prefills only the new ids", () => {
     keep(a, b);
     const [longer, other] = [a.append(said("more")), b.append(said("more"))];
     expect(keep(longer, other)).toEqual({ opened: 0, read: 6 });
@@ -77,7 +77,7 @@ describe("the rows that a model has read", () => {
     expect(keep(longer.append(said("y")), longer.append(said("z")))).toEqual({ opened: 0, read: 6 });
   });
 
-  it("are found again once they were continued: through a longer one", () => {
+  it("are found again after they were continued: as a prefix of a longer row", () => {
     keep(a);
     keep(a.append(said("more"), said("and more")));
     // A row reads its last id once more at most.
@@ -90,7 +90,7 @@ describe("the rows that a model has read", () => {
     dispose(begun.taken);
   });
 
-  it("hold exactly the wanted ids, of which they keep what both have in common", () => {
+  it("hold exactly the requested ids, and keep the common prefix", () => {
     keep(a);
     const ids = idsOf(a);
     const conversation = a.append(said("more"));
@@ -101,7 +101,7 @@ describe("the rows that a model has read", () => {
     dispose(taken);
   });
 
-  it("belong to whoever takes them: a session is given away once its last row is continued", () => {
+  it("are owned by the caller: a session is handed over when its last row is continued", () => {
     const empty = liveTensors();
     keep(a, b);
     const held = liveTensors();
@@ -114,7 +114,7 @@ describe("the rows that a model has read", () => {
     expect(keep(b.append(said("three"))).opened).toBe(1);
   });
 
-  it("come from several sessions where they were kept apart, each row in its place", () => {
+  it("come from several sessions if cached separately, each row at its index", () => {
     const other = Conversation.of("other");
     keep(a);
     keep(b);
@@ -125,7 +125,7 @@ describe("the rows that a model has read", () => {
     dispose(taken);
   });
 
-  it("prefer the row that ends with a conversation to one that goes through it", () => {
+  it("prefer the row that ends with a conversation to one that contains it", () => {
     keep(a);
     keep(a.append(said("through")));
     // Read anew and kept: a row that ends with a.
@@ -136,7 +136,7 @@ describe("the rows that a model has read", () => {
     dispose(taken);
   });
 
-  it("are one session for any number of other draws from the same beginnings", () => {
+  it("form one session for any number of further draws from the same conversations", () => {
     const empty = liveTensors();
     const draws = (text: string) => [start, b, a].map((each) => each.append(said(text)));
     keep(...draws("0"));
@@ -155,7 +155,7 @@ describe("the rows that a model has read", () => {
     expect(keep(a.append(said("3"))).opened).toBe(0);
   });
 
-  it("are freed with their session where most of it was continued, and read again where they are wanted", () => {
+  it("are freed with their session once most of it was continued, and prefilled again if requested", () => {
     const [c, d, e] = ["c", "d", "e"].map((text) => start.append(said(text))) as [
       Conversation,
       Conversation,
@@ -169,7 +169,7 @@ describe("the rows that a model has read", () => {
     expect(keep(e.append(said("1"))).opened).toBe(1);
   });
 
-  it("are freed by release, and read anew afterwards", () => {
+  it("are freed by release, and prefilled again afterwards", () => {
     const empty = liveTensors();
     keep(a, b);
     expect(liveTensors()).toBeGreaterThan(empty);
@@ -179,7 +179,7 @@ describe("the rows that a model has read", () => {
     expect(keep(a).opened).toBe(1);
   });
 
-  it("are those of 64 sessions at most, the latest", () => {
+  it("belong to at most 64 sessions, the latest ones", () => {
     const conversations = Array.from({ length: 70 }, (_, at) => Conversation.of(`number ${at}`));
     const empty = liveTensors();
     keep(conversations[0]!);

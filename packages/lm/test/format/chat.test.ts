@@ -94,7 +94,7 @@ describe.each(cases)("the chat template $template with the tokenizer of $family"
     }
   });
 
-  it("knows where each content is, and begins each prompt with the ids read and sampled before", () => {
+  it("locates each content, and begins each prompt with the ids that were read and sampled before", () => {
     const format = formatWith(tokenizer, { role: "target", history: "verbatim" });
     const texts = textsOf(4, false);
     let sofar: readonly number[] = [];
@@ -114,7 +114,7 @@ describe.each(cases)("the chat template $template with the tokenizer of $family"
     }
   });
 
-  it("keeps the system prompt, and drops whole exchanges, the oldest first, then the beginning of what is left", () => {
+  it("keeps the system prompt, and drops whole exchanges, the oldest first, then the beginning of the last message", () => {
     for (const history of ["template", "verbatim"] as const) {
       const format = formatWith(tokenizer, { role: "target", history, system });
       const texts = textsOf(5, false);
@@ -150,7 +150,7 @@ describe("the chat format", () => {
   const textOf = (format: Format, role: "tester" | "target", conversation: Conversation) =>
     codec.decode(idsIn(rowOf(format, role, conversation)), { skipSpecialTokens: false });
 
-  it("has the tester answer the prompt, and the target read it before the first probe", () => {
+  it("makes the prompt the first user message for the tester, and joins it with the first probe for the target", () => {
     const conversation = Conversation.of(
       "We talk.",
       new Message("tester", "Hi"),
@@ -167,7 +167,7 @@ describe("the chat format", () => {
     );
   });
 
-  it("takes a conversation's own system message, and what is put around a message as part of it", () => {
+  it("uses a conversation's own system message, and treats context around a message as part of it", () => {
     const conversation = Conversation.of(
       new Message("system", "Be rude."),
       new Message("tester", "Hi"),
@@ -186,7 +186,7 @@ describe("the chat format", () => {
     }
   });
 
-  it("ends generations with the template's own end of a turn", () => {
+  it("ends generations at the template's end-of-turn token", () => {
     const ended = (template: string) => {
       const given = cases.find((each) => each.template === template && each.family === "qwen3")!;
       const made = tokenizerWith(given);
@@ -200,7 +200,7 @@ describe("the chat format", () => {
     expect(ended("role-tokens")).toEqual(["<|end|>"]);
   });
 
-  it("has sampled ids directly follow the cue, where the template writes a space once they are history", () => {
+  it("places sampled ids directly after the cue, even if the template writes a space there in earlier messages", () => {
     const given = cases.find((each) => each.template === "inst-sys" && each.family === "qwen3")!;
     const made = tokenizerWith(given);
     const ids = Codec.of(made).continue("Because.");
@@ -255,7 +255,7 @@ describe("the chat format", () => {
     },
   );
 
-  it("refuses a template that leaves out, repeats or changes what is said, and names it", () => {
+  it("refuses, with its name, a template that omits, repeats or changes contents", () => {
     for (const source of [
       "{% for message in messages %}{{ message.role }}{% endfor %}",
       "{% for message in messages %}{{ message.content + message.content }}{% endfor %}",
@@ -288,7 +288,7 @@ describe.each((await namedCodecs()).filter(({ hears }) => hears !== null))(
     const files = new Map(plain.directoryFiles).set("chat_template.jinja", new TextEncoder().encode(source));
     const template = ChatTemplate.of(Tokenizer.fromFiles(files, "folder"))!;
 
-    it("the row of any conversation decodes to what the template writes", () => {
+    it("rows of any conversation decode to the template's output", () => {
       fc.assert(
         fc.property(
           fc.array(words, { minLength: 1, maxLength: 6 }),

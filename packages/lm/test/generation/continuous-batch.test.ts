@@ -66,7 +66,7 @@ describe.each(goldenModels)("a continuous batch over the golden %s", (_, folder)
     ["penalty", { maxNewTokens: 9, topP: 0.8, repetitionPenalty: 1.3, minNewTokens: 4 }],
   ];
 
-  it("gives each text what it gets alone, however others come and go", () => {
+  it("gives each text the same result as alone while others come and go", () => {
     const { batch, submit, finish } = started({ rows: 4, tokensPerStep: 6 });
     const keys = keysOf(24);
     const cases = prompts(Array.from({ length: 24 }, () => 1 + stream.integer(20))).map((ids, at) => ({
@@ -91,7 +91,7 @@ describe.each(goldenModels)("a continuous batch over the golden %s", (_, folder)
     batch.dispose();
   });
 
-  it("takes over beginnings from rows that are done, in progress, or being read, and reads nothing twice", () => {
+  it("reuses prefixes of rows that are finished, generating or prefilling, and prefills nothing twice", () => {
     const { batch, submit, finish } = started({ rows: 3, tokensPerStep: 8 });
     const [shared, a, b] = prompts([20, 5, 6]) as [number[], number[], number[]];
     const sampling = { maxNewTokens: 6, greedy: true };
@@ -113,7 +113,7 @@ describe.each(goldenModels)("a continuous batch over the golden %s", (_, folder)
     batch.dispose();
   });
 
-  it("scores a text as the definition does, with the likeliest tokens in each place", () => {
+  it("scores a text according to the definition, with the likeliest tokens at each position", () => {
     const { batch, submit, finish } = started({ tokensPerStep: 4 });
     const [text, other, one] = prompts([19, 15, 1]) as [number[], number[], number[]];
     submit(other, { maxNewTokens: 8, greedy: true });
@@ -141,7 +141,7 @@ describe.each(goldenModels)("a continuous batch over the golden %s", (_, folder)
     batch.dispose();
   });
 
-  it("gives a short text its first token in its first step, beside fifteen long ones that are read in parts", () => {
+  it("samples a short text's first token in its first step while fifteen long ones are prefilled in chunks", () => {
     const { batch, submit } = started({ tokensPerStep: 256 });
     const long = prompts(Array.from({ length: 15 }, () => 48));
     const slow = long.map((ids) => submit(ids, { maxNewTokens: 2, greedy: true }));
@@ -157,7 +157,7 @@ describe.each(goldenModels)("a continuous batch over the golden %s", (_, folder)
     batch.dispose();
   });
 
-  it("keeps its books, whatever comes, goes and fails", () => {
+  it("keeps consistent state while texts come, go and fail", () => {
     const { batch, submit, finish } = started({ rows: 3, tokensPerStep: 8 });
     const told: Told[] = [];
     const base = prompts([12])[0]!;
@@ -188,7 +188,7 @@ describe.each(goldenModels)("a continuous batch over the golden %s", (_, folder)
     batch.dispose();
   });
 
-  it("lets go of a text that is given up, waiting or running; its row serves the next", () => {
+  it("drops a cancelled text, waiting or running, and reuses its row", () => {
     const { batch, submit, finish } = started({ rows: 1 });
     const [a, b, c] = prompts([4, 4, 4]) as [number[], number[], number[]];
     const sampling = { maxNewTokens: 8, greedy: true };
@@ -209,7 +209,7 @@ describe.each(goldenModels)("a continuous batch over the golden %s", (_, folder)
     batch.dispose();
   });
 
-  it("ends at stop strings and further end ids, and keeps to the window that its memory allows", () => {
+  it("stops at stop strings and additional end ids, and within the window that its memory allows", () => {
     const { batch, submit, finish } = started();
     const [text] = prompts([6]) as [number[]];
     const plain = referenceGenerate(
@@ -269,7 +269,7 @@ describe.each(goldenModels)("a continuous batch over the golden %s", (_, folder)
     );
   });
 
-  it("one that is given up by what another was told is told nothing more", () => {
+  it("a text cancelled in another's callback gets no further calls", () => {
     const { batch, submit, finish } = started({ rows: 4, tokensPerStep: 8 });
     const [a, b, long] = prompts([4, 4, 24]) as [number[], number[], number[]];
     const sampling = { maxNewTokens: 8, greedy: true };
@@ -287,7 +287,7 @@ describe.each(goldenModels)("a continuous batch over the golden %s", (_, folder)
     batch.dispose();
   });
 
-  it("a pass that fails fails its texts; the others are read again and get what they get alone", () => {
+  it("a failing pass fails its texts; the others are prefilled again and get the same results as alone", () => {
     const { batch, submit, finish } = started({ rows: 3, tokensPerStep: 4 });
     const [steady, broken] = prompts([5, 30]) as [number[], number[]];
     const sampling = { maxNewTokens: 6, greedy: true };
@@ -346,7 +346,7 @@ describe.each(goldenModels)("a continuous batch over the golden %s", (_, folder)
     batch.dispose();
   });
 
-  it("a text whose logits are not finite fails alone", () => {
+  it("a text with non-finite logits fails alone", () => {
     const { batch, submit, finish } = started({ rows: 4 });
     const [a, b] = prompts([5, 6]) as [number[], number[]];
     const sampling = { maxNewTokens: 6, greedy: true };
@@ -370,7 +370,7 @@ describe.each(goldenModels)("a continuous batch over the golden %s", (_, folder)
     batch.dispose();
   });
 
-  it("a copy within the cache that fails fails its text; the others are read again", () => {
+  it("a failing copy within the cache fails its text; the others are prefilled again", () => {
     const { batch, submit, finish } = started({ rows: 3 });
     const [common] = prompts([20]) as [number[]];
     const sampling = { maxNewTokens: 6, greedy: true };
@@ -398,7 +398,7 @@ describe.each(goldenModels)("a continuous batch over the golden %s", (_, folder)
     batch.dispose();
   });
 
-  it("refuses ids outside the vocabulary, draws without a key, and lengths out of range", () => {
+  it("refuses ids outside the vocabulary, sampling without a key, and lengths out of range", () => {
     const { batch, submit } = started();
     expect(() => submit([golden.model.config.vocabSize], null)).toThrow("token id");
     expect(() => submit([1], { maxNewTokens: 2 })).toThrow("key");

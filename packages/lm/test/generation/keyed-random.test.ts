@@ -42,7 +42,7 @@ describe("philox", () => {
 });
 
 describe("keyedUniform", () => {
-  it("is a function: the same name gives the same number, in any order", () => {
+  it("is a function: the same key gives the same number, in any order", () => {
     const forward = Array.from({ length: 50 }, (_, index) => keyedUniform(key(), index));
     const backward = Array.from({ length: 50 }, (_, index) => keyedUniform(key(), 49 - index)).reverse();
     expect(backward).toEqual(forward);
@@ -54,7 +54,7 @@ describe("keyedUniform", () => {
     expect(amongOthers).toEqual(forward);
   });
 
-  it("keeps its values for ever: a change would silently change every seeded run", () => {
+  it("never changes its values: a change would silently change every seeded run", () => {
     expect([
       keyedUniform({ seed: 0, stream: "tester", episode: 0, node: 0 }, 0),
       keyedUniform({ seed: 0, stream: "tester", episode: 0, node: 0 }, 1),
@@ -62,7 +62,7 @@ describe("keyedUniform", () => {
     ]).toEqual(KNOWN);
   });
 
-  it("changes with every part of the name, the high bits too", () => {
+  it("changes with every part of the key, including the high bits", () => {
     const names: [DrawKey, number][] = [
       [key(), 0],
       [key(), 1],
@@ -108,7 +108,7 @@ describe("keyedUniform", () => {
     expect(Math.abs(chiSquare(counts) - 255)).toBeLessThan(5 * 22.6);
   });
 
-  it("neighbours in any direction are uncorrelated", () => {
+  it("gives uncorrelated neighbours in any direction", () => {
     const count = 20_000;
     const sequence = (at: (index: number) => number) =>
       Array.from({ length: count }, (_, index) => at(index));
@@ -126,7 +126,7 @@ describe("keyedUniform", () => {
     }
   });
 
-  it("refuses what is no name", () => {
+  it("refuses invalid keys", () => {
     expect(() => keyedUniform(key({ seed: 0.5 }), 0)).toThrow("keyedUniform: a seed must be a whole number");
     expect(() => keyedUniform(key({ node: -1 }), 0)).toThrow("node must be a whole number");
     expect(() => keyedUniform(key({ episode: NaN }), 0)).toThrow("episode must be a whole number");

@@ -7,7 +7,7 @@ describe.each(goldenModels)("full windows and rewritten rows over the golden %s"
   const golden = useGolden(folder);
   const { open, prompts, randomIds } = golden;
 
-  it("drops text from the left of a full window, counts what it reads again, and says so once", () => {
+  it("truncates a full window on the left, counts the tokens prefilled again, and warns once", () => {
     const { contextLength } = golden.model.config;
     const messages: string[] = [];
     const given = prompts([contextLength + 30, contextLength - 3, 4]);
@@ -43,7 +43,7 @@ describe.each(goldenModels)("full windows and rewritten rows over the golden %s"
     expect(messages[0]).toContain(`window of ${contextLength} tokens`);
   });
 
-  it("drops text behind what is pinned, whoever drops it", () => {
+  it("truncates after the pinned ids in every method", () => {
     const { contextLength } = golden.model.config;
     const given = prompts([contextLength + 30, contextLength - 3, 4, 2]);
     const pinned = [1, 3, 1, 5];
@@ -91,7 +91,7 @@ describe.each(goldenModels)("full windows and rewritten rows over the golden %s"
     );
   });
 
-  it("refuses what leaves no room for what is pinned", () => {
+  it("refuses texts that leave no room for the pinned ids", () => {
     const { contextLength } = golden.model.config;
     const [long] = prompts([contextLength + 4]) as [number[]];
     using session = open([long], { pinned: 5 });
@@ -110,7 +110,7 @@ describe.each(goldenModels)("full windows and rewritten rows over the golden %s"
     );
   });
 
-  it("rewritten, says what a fresh session says, and reads only what is new", () => {
+  it("rewritten, generates the same as a fresh session, and prefills only what is new", () => {
     const given = prompts([8, 5, 6, 7, 3, 9]);
     using session = open(given);
     const sampling: Sampling = { maxNewTokens: 6, topK: 40, recordBehaviour: true };
@@ -153,7 +153,7 @@ describe.each(goldenModels)("full windows and rewritten rows over the golden %s"
     expectSame(child.generate(sampling, keysOf(4, 2)), freshChild.generate(sampling, keysOf(4, 2)));
   });
 
-  it("rewritten, computes the very numbers of a fresh session: in float64 nothing else is left between them", () => {
+  it("rewritten, computes exactly the numbers of a fresh session in float64", () => {
     const exact = golden.model.copy("float64");
     const [old, heard, ending] = [
       prompts([9, 4, 6]),
@@ -169,7 +169,7 @@ describe.each(goldenModels)("full windows and rewritten rows over the golden %s"
     exact.dispose();
   });
 
-  it("rewritten over and over, forked in between, out of memory or not, never says what a fresh one does not", () => {
+  it("rewritten repeatedly, with forks in between and with or without enough memory, always generates the same as a fresh session", () => {
     for (const options of [{}, { cacheBudget: 1 }, { tokenBudget: 9 }]) {
       const alphabet = randomIds(3, golden.model.config.vocabSize);
       const text = (length: number) => Array.from({ length }, () => alphabet[stream.integer(3)]!);
@@ -210,7 +210,7 @@ describe.each(goldenModels)("full windows and rewritten rows over the golden %s"
     }
   });
 
-  it("keeps what is pinned of a rewritten row", () => {
+  it("keeps the pinned ids of a rewritten row", () => {
     const { contextLength } = golden.model.config;
     const [first, second, third] = prompts([4, contextLength + 3, contextLength + 6]) as [
       number[],
@@ -234,7 +234,7 @@ describe.each(goldenModels)("full windows and rewritten rows over the golden %s"
     expect(() => session.rewrite([first, [-1]])).toThrow(/rewrite: row 1: a token id/);
   });
 
-  it("with room reserved reads a full window only once", () => {
+  it("with reserved room prefills a full window only once", () => {
     const { contextLength } = golden.model.config;
     const given = prompts([contextLength + 5, contextLength + 40]);
     using session = open(given, { reserve: 8 });

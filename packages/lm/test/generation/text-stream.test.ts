@@ -21,7 +21,7 @@ describe.each(codecs)("a stream of text with $name", ({ codec, tokenizer }) => {
     fc.array(fc.integer({ min: 0, max: tokenizer.vocabSize - 1 }), { maxLength: 10 }),
   );
 
-  it("joined, the pieces are the text of all ids", () => {
+  it("gives pieces that join to the text of all ids", () => {
     fc.assert(
       fc.property(ids, (sampled) => {
         const stream = new TextStream(codec);
@@ -38,7 +38,7 @@ describe.each(codecs)("a stream of text with $name", ({ codec, tokenizer }) => {
     );
   });
 
-  it.each([false, true])("never tells what a stop string cuts off (within tokens: %s)", (withinTokens) => {
+  it.each([false, true])("never emits what a stop string cuts off (within tokens: %s)", (withinTokens) => {
     const given = fc.oneof(
       fc.constant(["\nUser", "you f", "two  th", "😀", "天气"]),
       // Any part of the text, at whatever place within a token.
@@ -67,7 +67,7 @@ describe.each(codecs)("a stream of text with $name", ({ codec, tokenizer }) => {
   });
 });
 
-it("tells complete characters at once and holds incomplete ones back", () => {
+it("emits complete characters at once and holds incomplete ones back", () => {
   const pieces = new Map([
     [1, [0xf0, 0x9f]],
     [2, [0x98, 0x80]],

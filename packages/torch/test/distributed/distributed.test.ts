@@ -78,7 +78,7 @@ async function run(
 }
 
 describe("a group of processes", () => {
-  it("adds, sends and gathers, with the same bits on all ranks and at each time", async () => {
+  it("sums, broadcasts and gathers, with the same bits on all ranks and each time", async () => {
     const [first, again] = [await run("collectives", 3), await run("collectives", 3)];
     for (const { code, errors, lines } of first) {
       expect({ code, errors }).toEqual({ code: 0, errors: "" });
@@ -113,12 +113,12 @@ describe("a group of processes", () => {
     expect(first[2]!.lines[3]).toEqual({ alone: [0, 1] });
   });
 
-  it("lets the event loop turn while it waits for another rank", async () => {
+  it("does not block the event loop while it waits for another rank", async () => {
     const [waiting] = await run("turns", 2);
     expect(waiting!.lines[0]!["turns"]).toBeGreaterThan(20);
   });
 
-  it("ends within seconds when a rank is killed, though others compute", async () => {
+  it("ends within seconds when a rank is killed while others compute", async () => {
     const ended = await run("death", 4);
     expect(ended[3]!.signal).toBe("SIGKILL");
     for (const { code, at } of ended.slice(0, 3)) {
@@ -144,7 +144,7 @@ describe("a group of processes", () => {
     [0, "SIGKILL"],
     [1, "SIGSTOP"],
   ] as const) {
-    it(`ends within seconds when rank ${victim} gets ${signal} while it waits for another to come`, async () => {
+    it(`ends within seconds when rank ${victim} gets ${signal} while waiting for another`, async () => {
       const environment = { RANK_VICTIM: String(victim), RANK_SIGNAL: signal };
       const ended = await run("waiting", 4, { mercy: 6000, environment });
       const others = [0, 1, 2].filter((rank) => rank !== victim).map((rank) => ended[rank]!);
@@ -157,7 +157,7 @@ describe("a group of processes", () => {
     });
   }
 
-  it("ends without a word where a rank has said that it fails", async () => {
+  it("ends without a message after a rank has announced its failure", async () => {
     const ended = await run("failure", 4);
     expect(ended.map(({ code, errors }) => [code, errors])).toEqual([
       [1, ""],
@@ -178,7 +178,7 @@ describe("a group of processes", () => {
     );
   });
 
-  it("refuses what cannot travel, and goes on", async () => {
+  it("refuses values that cannot be sent, and continues", async () => {
     const ended = await run("refusals", 2);
     for (const { code, lines } of ended) {
       expect(code).toBe(0);
@@ -212,7 +212,7 @@ afterAll(() => {
 });
 
 describe.skipIf(!hasCable)("two machines", () => {
-  it("both end within seconds when the cable between them is pulled", async () => {
+  it("both end within seconds when the connection between them is cut", async () => {
     let cut = 0;
     const ranks = [0, 1].map((rank) => {
       const args = ["netns", "exec", `${space}-${rank}`, process.execPath, "--import", "tsx", RANK];
@@ -288,7 +288,7 @@ describe("joining", () => {
     expect(failed.errors).toBe("");
   });
 
-  it("says how torchrun's store and an old libtorch go together", async () => {
+  it("explains how to use torchrun's store with an old libtorch", async () => {
     const options = { ...alone, masterPort: 29_500, servesRendezvous: false, connectTimeout: 2 };
     const { message } = await failure(options);
     expect(message).toMatch(
@@ -325,7 +325,7 @@ describe("a process alone", () => {
     await distributed.destroyProcessGroup();
   });
 
-  it("refuses collectives of the addon, and numbers that are none of a group", () => {
+  it("refuses the addon's collectives, and ranks outside a group", () => {
     const nothing = () => undefined;
     const join = (...changes: [index: number, value: unknown][]) => {
       const args: unknown[] = ["127.0.0.1", 29_500, false, "", "127.0.0.1", 0, 2, 10, 10, nothing, nothing];
