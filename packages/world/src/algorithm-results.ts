@@ -81,7 +81,7 @@ const text = [
   "",
   "With nothing but defaults, on a model in which nothing was planted, beside plain search at equal queries: [Is training worth it?](guides/is-training-worth-it.md#a-model-in-which-nothing-was-planted)",
   "",
-  "Success and harmless probes only: as in [the demo's results](demo-results.md), over n prompts. p: McNemar's exact test. NLL: by how many nats per token the probes became less likely under the target. Clusters: of found attacks, by wording ([how](metrics.md#how-different-the-found-attacks-are)). Tokens: read, generated and trained on in training. Minutes: of one processor, with both evaluations.",
+  "Success and harmless probes only: as in [the demo's results](demo-results.md), over n prompts. p: McNemar's exact test. NLL: by how many nats per token the probes became less likely under the target. Clusters: of found attacks, by wording ([how](metrics.md#diversity-of-found-attacks)). Tokens: read, generated and trained on in training. Minutes: of one processor, with both evaluations.",
   "",
   `Learned: both success rates are at least ${LIMITS.times} times what they were, with p < ${LIMITS.p}, within ${LIMITS.seconds / 60} minutes.`,
   "",

@@ -138,7 +138,7 @@ const text = [
   "",
   `GRPO on the [embedded world](../packages/astra-rl/world/README.md) with the terms of curiosity-driven red teaming (Hong et al., [arXiv 2402.19464](https://arxiv.org/abs/2402.19464)), without them, and without them stopped after ${EARLY} steps, before the tester narrows.`,
   "",
-  `Success and harmless probes only: as in [the demo's results](demo-results.md). Clusters: of found attacks ([how](metrics.md#how-different-the-found-attacks-are)). Likely: successes with harmless probes whose attack is no less likely under the target than ${100 * LIKELY} % of the untrained tester's probes, so that garbled attacks do not count. NLL: mean nats per token of all probes, before and after.`,
+  `Success and harmless probes only: as in [the demo's results](demo-results.md). Clusters: of found attacks ([how](metrics.md#diversity-of-found-attacks)). Likely: successes with harmless probes whose attack is no less likely under the target than ${100 * LIKELY} % of the untrained tester's probes, so that garbled attacks do not count. NLL: mean nats per token of all probes, before and after.`,
   "",
   "| seed | GRPO | n | success | harmless probes only | clusters | effective | likely success | likely clusters | NLL | distinct probes | minutes |",
   "|---|---|---|---|---|---|---|---|---|---|---|---|",
