@@ -79,7 +79,7 @@ const text = [
   "",
   "Every algorithm trains the demo's tester ([the world](../packages/astra-rl/world/README.md)) with the same prompts and the settings of `demo-<name>.yaml`: `node packages/astra-rl/bin/astra-rl.js demo --algorithm NAME --seed N`. DPO and GRPO, which pay more for likely probes and train longer, are in [the demo's results](demo-results.md). Settings were chosen on seed 1.",
   "",
-  "With nothing but defaults, on a model in which nothing was planted, beside plain search at equal queries: [Is training worth it?](guides/is-training-worth-it.md#a-model-in-which-nothing-was-planted)",
+  "With nothing but defaults, on a model in which nothing was planted, beside plain search at equal queries: [Is training worth it?](guides/is-training-worth-it.md#a-model-without-planted-behaviour)",
   "",
   "Success and harmless probes only: as in [the demo's results](demo-results.md), over n prompts. p: McNemar's exact test. NLL: by how many nats per token the probes became less likely under the target. Clusters: of found attacks, by wording ([how](metrics.md#diversity-of-found-attacks)). Tokens: read, generated and trained on in training. Minutes: of one processor, with both evaluations.",
   "",
