@@ -50,7 +50,7 @@ const options = (groups: number) => ({
   keyValueHeads: groups,
 });
 
-/** Rows of masks [B or 1, T or 1, S]; every query may see something. */
+/** Rows of masks [B or 1, T or 1, S]; every query may attend to something. */
 const masks: [string, (b: number, t: number, s: number) => boolean, [number, number]][] = [
   ["one mask for all rows", (_, t, s) => (t + s) % 3 !== 1, [1, size.T]],
   ["a mask for each row", (b, t, s) => (b + t + s) % 3 !== 1, [size.B, size.T]],
@@ -83,7 +83,7 @@ describe.each([1, 2, 3, 6])("attend with %i key/value heads", (groups) => {
 
       const [k, v] = [key.narrow(2, 0, size.T), value.narrow(2, 0, size.T)];
       const causal = attend(query, k, v, [attentionBias(null, size.T, options(groups))!], scale);
-      // Later columns hidden: the same as all columns under a mask that hides those after the query.
+      // Causal: the same as all columns under a mask that hides those after the query.
       const expected = plainly(query, key, value, (_, t, s) => s <= t);
       Array.from(causal.toTypedArray(), Number).forEach((x, at) => expect(x).toBeCloseTo(expected[at]!, 12));
       expect(attentionBias(null, 1, options(groups))).toBeNull();
@@ -178,7 +178,7 @@ describe("attend in bfloat16", () => {
           for (const [rounded, whole] of pairs) {
             expect(rounded!.dtype).toBe("bfloat16");
             const difference = rounded!.detach().to("float64").sub(whole!.detach()).abs().amax();
-            // Without tiles scores and weights are rounded on their way as well.
+            // Without tiles, intermediate scores and weights are also rounded.
             expect(difference.item()).toBeLessThan(2 ** -6 * whole!.detach().abs().amax().item());
           }
           for (const each of [...given, ...exact]) each.grad = null;

@@ -9,7 +9,7 @@ const messages = [
 const render = (source: string, variables: Record<string, unknown> = { messages }) =>
   new BoundedTemplate(source, "chat_template.jinja").render(variables);
 
-/** Templates that would take a machine's time or memory, each by another way through the language. */
+/** Templates that would exhaust a machine's time or memory, each with another construct. */
 const hostile: Readonly<Record<string, string>> = {
   "a loop of 10^10": "{% for i in range(10**10) %}x{% endfor %}",
   "a range from 2^53 on": "{% for i in range(2**53 - 2, 2**53 + 9) %}x{% endfor %}",
@@ -80,7 +80,7 @@ const hostile: Readonly<Record<string, string>> = {
     "{% set ns = namespace(s='a') %}{% for i in range(20) %}{% set ns.s = ns.s + ns.s %}{% endfor %}{{ raise_exception(ns.s) }}",
 };
 
-/** Those that the engine renders at once. */
+/** Those that render within the limits. */
 const harmless = [
   "a range from 2^53 on",
   "a search that compares everything with everything",
@@ -96,7 +96,7 @@ describe("a template that comes with a model", () => {
     } catch (thrown) {
       error = thrown;
     }
-    // Of the processor's time, in microseconds: the clock's passes as fast where the machine is busy.
+    // Processor time in microseconds: wall-clock time would depend on other load.
     const { user, system } = process.cpuUsage(begin);
     expect(user + system).toBeLessThan(5e6);
     if (harmless.includes(name)) return expect(error).toBeNull();
@@ -111,7 +111,7 @@ describe("a template that comes with a model", () => {
       "{% set ns = namespace(a=['x', 'y']) %}{% for i in range(3) %}{% set ns.a = [ns.a, ns.a] %}{% endfor %}" +
       "{{ [ns.a, ns.a, ns.a, ns.a, ns.a, ns.a, ns.a, ns.a] | tojson(indent=5000000) }}";
     expect(() => render(hostileJson)).toThrow(UsageError);
-    // Of this process so far, in KiB.
+    // Peak memory of this process, in KiB.
     expect(process.resourceUsage().maxRSS).toBeLessThan(2.5 * 2 ** 20);
   });
 

@@ -12,8 +12,8 @@ interface Definition {
 }
 
 /**
- * Golden tokenizers over bytes that do not normalise: for these decoding undoes encoding. (GPT-2's has its own test; the
- * class of Qwen2 normalises, whatever its file says.)
+ * Golden byte-level tokenizers without normalization: for these, decoding inverts encoding. (GPT-2's has its own test;
+ * Qwen2's class always normalizes.)
  */
 const byteLevel = goldenFamilies.flatMap(({ name, folder }) => {
   const { model, decoder, normalizer } = JSON.parse(
@@ -27,7 +27,7 @@ const byteLevel = goldenFamilies.flatMap(({ name, folder }) => {
 
 const wellFormed = (text: string) => new TextDecoder().decode(new TextEncoder().encode(text));
 
-/** Pieces that tokenizers get wrong, among arbitrary ones. */
+/** Pieces that are difficult for tokenizers, among arbitrary ones. */
 const piece = fc.oneof(
   fc.string({ unit: "grapheme" }),
   fc.string({ unit: "binary" }).map(wellFormed),

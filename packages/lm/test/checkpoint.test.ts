@@ -120,7 +120,7 @@ describe("loadCausalLM", () => {
     expect(await idsNow()).toEqual({ bosId: 6, eosIds: [3, 4], padId: 7 });
     await rm(join(folder, "generation_config.json"));
     expect(await idsNow()).toEqual({ bosId: 6, eosIds: [5], padId: 7 });
-    // 50256 is what the default configuration of this family says, whatever the vocabulary.
+    // 50256 is the default of this family's configuration, for any vocabulary.
     await editConfig({ eos_token_id: 50256, bos_token_id: null, pad_token_id: null });
     expect(await idsNow()).toEqual({ bosId: 0, eosIds: [0], padId: null });
   });
@@ -147,7 +147,7 @@ describe("loadCausalLM refuses", () => {
     await rm(join(folder, "model.safetensors"));
     await writeFile(join(folder, "pytorch_model.bin"), "");
     await expectRefusal(/pytorch_model\.bin: cannot be read as a state_dict of PyTorch: it is neither/);
-    // sys.exit, which Python would look up.
+    // sys.exit, which Python's unpickler would resolve.
     const code = Buffer.from("8002637379730a657869740a2e", "hex");
     await writeFile(join(folder, "pytorch_model.bin"), code);
     await expectRefusal(
@@ -309,7 +309,7 @@ describe("loadCausalLM refuses", () => {
 
 describe("sharded weights", () => {
   const index = "model.safetensors.index.json";
-  /** Splits the weights in two files with an index. */
+  /** Splits the weights into two files with an index. */
   async function shard(change: (map: Record<string, unknown>) => unknown = () => {}): Promise<void> {
     const tensors = [...parseSafetensors(await readFile(join(folder, "model.safetensors")))];
     await rm(join(folder, "model.safetensors"));

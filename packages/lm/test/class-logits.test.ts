@@ -101,7 +101,7 @@ it("refuses an empty batch", async () => {
 
 it("reads pickled weights like safetensors", async () => {
   const bytes = readFileSync(join(publishedFolder("unbiased"), "pytorch_model.bin"));
-  // The stream of before PyTorch 1.6, not a zip archive.
+  // The format from before PyTorch 1.6, not a zip archive.
   expect(bytes.subarray(0, 2).toString("hex")).toBe("8002");
   const { model, unusedTensors } = await loadSequenceClassifier(publishedFolder("unbiased"));
   expect(unusedTensors).toEqual([]);

@@ -73,7 +73,7 @@ describe("config.json", () => {
     ["gemma3-multimodal", { text_config: { head_dim: 3 } }, /"text_config": "head_dim" must be even/],
     ["gemma3-multimodal", { text_config: 3 }, /"text_config" must be an object/],
     ["phi3", { rope_parameters: { rope_type: "ntk" } }, /"rope_type" must be one of .*"longrope", "yarn"/],
-    // The name that LongRoPE had in the first Phi-3.
+    // The name of LongRoPE in the first Phi-3.
     ["phi3", { rope_parameters: { rope_type: "yarn" } }, /"short_factor" must be a list of 4 numbers/],
     ["llama2", { rope_scaling: { type: "yarn", factor: 0 } }, /"rope_scaling" \(yarn\): "factor" must be a/],
     ["llama2", { rope_scaling: { type: "yarn", truncate: 1 } }, /"truncate" must be true or false/],
@@ -101,7 +101,7 @@ describe("config.json", () => {
     await expect(loadCausalLM(folder)).rejects.toThrow(message);
   });
 
-  // As transformers saves multimodal checkpoints today, and as it used to.
+  // As current and older versions of transformers save multimodal checkpoints.
   it.each([
     ["model.language_model.", "lm_head."],
     ["language_model.model.", "language_model.lm_head."],

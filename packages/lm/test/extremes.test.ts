@@ -79,7 +79,7 @@ describe.each(models)("%s", (_, settings) => {
   let before: number;
   beforeAll(() => {
     start = liveTensors();
-    // Weights ten times as large as usual: attention far back then has a say in every number.
+    // Weights ten times as large as usual, so that attention to distant tokens affects every number.
     model = initializeCausalLM({ ...settings, initializer_range: 0.2 }, 5);
     referenceLogprobs(model, [1], [2]);
   });
@@ -115,7 +115,7 @@ describe.each(models)("%s", (_, settings) => {
   });
 
   it("handles 64 prompts of 1 to 1,200 tokens in one batch as it handles each alone, within a cache of a tenth of their size", () => {
-    // Every power of two, the extremes, and the rest at random.
+    // Every power of two, the extremes, and random values.
     const lengths = [1, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 1200];
     while (lengths.length < 64) lengths.push(1 + Math.floor(1200 * stream.uniform() ** 3));
     const prompts = lengths.map(randomIds);

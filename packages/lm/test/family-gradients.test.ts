@@ -1,4 +1,4 @@
-/** Gradients and low-rank updates as transformers computes them; made by golden/make_gradients.py. */
+/** Gradients and low-rank updates computed by transformers; made by golden/make_gradients.py. */
 import { liveTensors, noGrad, scope, tensor, type DType, type Tensor } from "@astra-rl/torch";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { loadCausalLM, LoRA, tokenLogprobs, type CausalLM } from "../src/index.js";

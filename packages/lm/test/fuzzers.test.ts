@@ -27,9 +27,9 @@ describe("fuzzers", () => {
     const { status, stdout } = spawnSync(process.execPath, given, { encoding: "utf8" });
     expect(status).toBe(1);
     expect(stdout).toMatch(/seed 2: raw error: TypeError: raw/);
-    expect(stdout).toMatch(/seed 3: does not say where: nowhere/);
-    expect(stdout).toMatch(/seed 4: the process ended \(7\)/);
-    expect(stdout).toMatch(/seed 5: fault of our own: .*internal: here/);
+    expect(stdout).toMatch(/seed 3: does not name the place: nowhere/);
+    expect(stdout).toMatch(/seed 4: the process exited \(7\)/);
+    expect(stdout).toMatch(/seed 5: internal error: .*internal: here/);
     expect(stdout).toMatch(/failing: 6 cases from seed 1, 4 failures/);
   }, 300_000);
 });

@@ -11,7 +11,7 @@ interface Cases {
 
 const golden = (name: string) => readFileSync(fileURLToPath(new URL(`golden/${name}`, import.meta.url)));
 
-/** What a template writes, or null if it is refused: by an error that names the template. */
+/** A template's output, or null if it is refused with an error that names the template. */
 function rendered(source: string, messages: unknown): string | null {
   const variables = { messages, tools: null, documents: null, add_generation_prompt: false };
   try {
@@ -28,7 +28,7 @@ function compared({ messages, cases }: Cases) {
   for (const { template, text } of cases) {
     const here = rendered(template, messages);
     if (here === null && text !== undefined) refused++;
-    // Python's error is no text: a template that it refuses must not be rendered.
+    // A template that Python refuses must not render.
     else if (here !== (text ?? null)) different.push({ template, here, python: text });
   }
   return { different, refused };

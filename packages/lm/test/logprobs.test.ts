@@ -21,7 +21,7 @@ const rows: ScoredRow[] = golden.logprobs.map(({ contextIds, continuationIds }) 
   continuation: continuationIds,
 }));
 
-/** A tree as preference training sees it: siblings, cousins, repeated rows, a row that ends inside another. */
+/** A tree as in preference training: siblings, cousins, repeated rows, a row that ends inside another. */
 const tree: ScoredRow[] = (() => {
   const root = [5, 9, 200, 17, 33, 8, 61];
   const left = [...root, 71, 72, 73, 74];
@@ -43,10 +43,10 @@ function values(model: CausalLM, given: readonly ScoredRow[], options?: TokenLog
   return noGrad(() => scope(() => tokenLogprobs(model, given, options).toArray())) as number[][];
 }
 
-/** Halves of surrogate pairs on their own are no text: they become U+FFFD. */
+/** Lone surrogates are not valid text: they become U+FFFD. */
 const wellFormed = (text: string) => Buffer.from(text).toString();
 
-/** Gradients of a weighted sum of the log-probabilities, weights different everywhere, by parameter. */
+/** Gradients of a weighted sum of the log-probabilities, with distinct weights, by parameter. */
 function gradients(model: CausalLM, given: readonly ScoredRow[], options?: TokenLogprobsOptions) {
   const parameters = model.namedParameters();
   for (const parameter of parameters.values()) {
@@ -184,7 +184,7 @@ describe("tokenLogprobs of the golden GPT-2", () => {
     for (const lm of [half, mixed, stored]) {
       const got = values(lm, rows).flat();
       const mean = got.reduce((sum, value, at) => sum + Math.abs(value - reference[at]!), 0) / scored;
-      // The golden weights are ten times those of a model as training begins, and so are their errors.
+      // The golden weights are ten times those of an untrained model, and so are their errors.
       expect(mean).toBeLessThan(2e-2);
     }
     const [name, weight] = [...mixed.namedParameters()].at(2)!;
@@ -378,7 +378,7 @@ describe("tokenLogprobs under a sliding window", () => {
         { context: long, continuation: [71, 40] },
         { context: [8, 61, 12, 30, 31], continuation: [13] },
       ];
-      // Without segments: the path that transformers' values are checked against.
+      // Without segments: the path that is compared with transformers.
       const alone = given.map(({ context, continuation }) => referenceLogprobs(model, context, continuation));
       const together = values(model, given).map((row, at) => row.slice(0, alone[at]!.length));
       expectClose(together, alone, 2e-5);

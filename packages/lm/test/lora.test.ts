@@ -145,7 +145,7 @@ describe("a fresh adapter", () => {
     model.dispose();
   });
 
-  // Values for which PEFT computes something else than the low-rank term.
+  // Values for which PEFT computes something other than the low-rank term.
   it.each([
     ["use_dora", true],
     ["use_rslora", true],
@@ -190,7 +190,7 @@ describe("a fresh adapter", () => {
     ["eva_config", { rho: 2 }],
     ["alora_invocation_tokens", null],
     ["a_key_of_tomorrow", []],
-  ])("reads adapters with %s: %j as the plain ones that they are", async (name, value) => {
+  ])("treats adapters with %s: %j as plain ones", async (name, value) => {
     const expected = expectedOf("qwen3");
     const { model } = await loadCausalLM(bases[1]!.base);
     await withSetting(name, value);

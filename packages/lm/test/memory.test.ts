@@ -13,7 +13,7 @@ import { SeededStream } from "./support/seeded-stream.js";
 const VOCABULARY = 50_257;
 const ROWS = 64;
 const LENGTH = 128;
-/** What all logits of the batch would take at once, in float32: 1.65 GB. */
+/** Size of all logits of the batch in float32: 1.65 GB. */
 const ALL_LOGITS = ROWS * LENGTH * VOCABULARY * 4;
 
 const decoder: TokenDecoder = { decode: (ids) => ids.map((id) => `${id} `).join("") };
@@ -21,7 +21,7 @@ const stream = new SeededStream(3, "memory");
 const randomIds = (length: number) => Array.from({ length }, () => stream.integer(VOCABULARY));
 const keys = Array.from({ length: ROWS }, (_, node) => ({ seed: 1, stream: "tester", episode: 0, node }));
 
-/** The most that tensors took while `work` ran, beyond what they took before, in bytes. */
+/** Peak memory of tensors while `work` ran, beyond that before, in bytes. */
 function peakGrowth(work: () => void): number {
   resetPeakMemoryStats();
   const before = memoryAllocated();
@@ -36,7 +36,7 @@ describe("a vocabulary of 50,257 with 64 rows", () => {
       { vocabSize: VOCABULARY, contextLength: 256, hiddenSize: 32, layers: 2, heads: 2, eosId: 50_256 },
       1,
     );
-    // Whatever is made once is made before the measurement.
+    // One-time allocations are made before the measurement.
     using session = GenerationSession.open(model, decoder, [randomIds(4)]);
     session.generate({ maxNewTokens: 2 }, keys.slice(0, 1));
     session.read([randomIds(2)]);

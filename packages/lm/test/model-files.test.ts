@@ -36,7 +36,7 @@ async function expectRefusal(message: RegExp, load: () => Promise<unknown> = () 
   expect(error).toBeInstanceOf(UsageError);
   expect((error as UsageError).message).toMatch(message);
   expect(liveTensors()).toBe(live);
-  // Nothing is made that was only promised: microseconds of the processor's time.
+  // Nothing is allocated for declared sizes: microseconds of processor time.
   const { user, system } = process.cpuUsage(begin);
   expect(user + system).toBeLessThan(3e6);
 }
@@ -50,7 +50,7 @@ describe("sizes in config.json", () => {
     ["qwen2", "num_hidden_layers", 2 ** 31],
     ["qwen3", "num_hidden_layers", 2 ** 40],
     ["bert", "num_hidden_layers", 2 ** 31],
-  ])("of %s: %s of %d is compared with the weights before anything is made", async (family, key, layers) => {
+  ])("of %s: %s of %d is compared with the weights before any allocation", async (family, key, layers) => {
     await cp(familyFolder(family), folder, { recursive: true });
     edit("config.json", { [key]: layers, layer_types: null });
     const load = () => (family === "bert" ? loadSequenceClassifier(folder) : loadCausalLM(folder));
@@ -70,7 +70,7 @@ describe("sizes in config.json", () => {
     ["llama2", "head_dim", /must have shape/],
     ["llama2", "vocab_size", /must have shape/],
     ["qwen3", "head_dim", /must have shape/],
-  ])("of %s: %s is compared with the weights before anything is made", async (family, key, message) => {
+  ])("of %s: %s is compared with the weights before any allocation", async (family, key, message) => {
     for (const value of [2 ** 31, 2 ** 52]) {
       await cp(familyFolder(family), folder, { recursive: true });
       edit("config.json", key === "num_attention_heads" ? { [key]: value, head_dim: 8 } : { [key]: value });
@@ -99,7 +99,7 @@ describe("sizes in config.json", () => {
 });
 
 describe("ids in config.json", () => {
-  it.each(["gpt2", "llama2", "qwen2"])("of %s count as not given outside the vocabulary", async (family) => {
+  it.each(["gpt2", "llama2", "qwen2"])("of %s are ignored outside the vocabulary", async (family) => {
     await cp(familyFolder(family), folder, { recursive: true });
     rmSync(path("generation_config.json"));
     const { model, generation, tokenizer } = await loadCausalLM(folder);
@@ -120,13 +120,13 @@ describe("ids in config.json", () => {
 describe("a JSON file of a checkpoint", () => {
   beforeEach(() => cp(goldenFolder, folder, { recursive: true }));
 
-  it.each(["config.json", "generation_config.json"])("%s is not read where it is too large", async (name) => {
+  it.each(["config.json", "generation_config.json"])("%s is not read if it is too large", async (name) => {
     truncateSync(path(name), 2 ** 31 + 5);
     await expectRefusal(new RegExp(`${name}: must have at most 268435456 bytes, but it has 2147483653`));
   });
 
   it.each(["config.json", "generation_config.json", "tokenizer_config.json"])(
-    "%s may not be nested without end",
+    "%s may not be nested too deeply",
     async (name) => {
       writeFileSync(path(name), `{"a": ${"[".repeat(100_000)}${"]".repeat(100_000)}}`);
       await expectRefusal(new RegExp(`${name}: must be nested at most 100 deep`));
@@ -257,7 +257,7 @@ describe("other files of a model", () => {
       const tensors = parseSafetensors(readFileSync(weights));
       for (const tensor of tensors.values()) tensor.dtype = "I32";
       writeFileSync(weights, renderSafetensors(tensors));
-      // Somebody else's adapter: ours would be refused for its digest before it is read.
+      // Without our digests: with them it would be refused before it is read.
       rmSync(path("SHA256SUMS"));
       await expectRefusal(
         /adapter_model\.safetensors: tensor .* must be stored as one of float32, .* but it is int32/,

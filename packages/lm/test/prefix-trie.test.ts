@@ -3,12 +3,12 @@ import { describe, expect, it } from "vitest";
 import { ancestorMask, buildTries, isChain, type PrefixTrie } from "../src/prefix-trie.js";
 
 const numbered = (sequences: number[][]) => new Map(sequences.map((tokens, index) => [index, tokens]));
-/** The definition: one token has to be read for each distinct beginning. */
+/** The definition: one token has to be processed for each distinct prefix. */
 const distinctBeginnings = (sequences: number[][]) =>
   new Set(sequences.flatMap((tokens) => tokens.map((_, end) => tokens.slice(0, end + 1).join()))).size;
 const size = (tries: PrefixTrie[]) => tries.reduce((sum, trie) => sum + trie.tokens.length, 0);
 
-/** Few distinct tokens after a shared beginning, so that sequences branch, repeat and end inside each other. */
+/** Few distinct tokens after a shared prefix, so that sequences branch, repeat and end inside each other. */
 const forest = fc.array(
   fc
     .tuple(fc.integer({ min: 0, max: 2 }), fc.array(fc.integer({ min: 0, max: 2 }), { maxLength: 8 }))

@@ -2,7 +2,7 @@ import { noGrad, scope, tensor } from "@astra-rl/torch";
 import { keyedUniform, type CausalLM, type DrawKey, type Sampling, type TokenDecoder } from "../src/index.js";
 import { resolveSampling } from "../src/generation/sampling.js";
 
-/** What a session must agree with: one row, no cache, no batch, the whole text read again for each token. */
+/** The reference for sessions: one row, no cache, no batch, the whole text processed again for each token. */
 export function referenceLogits(model: CausalLM, ids: readonly number[]): number[][] {
   return noGrad(() =>
     scope(() => {

@@ -69,7 +69,7 @@ describe("loadCausalLM with a model id", () => {
     expect(hub.requests[0]).toBe("/api/models/owner/sharded/revision/v1.0");
     const needed = readdirSync(sharded.folder).filter((name) => name !== "expected.json");
     expect(downloaded().sort()).toEqual(needed.sort());
-    // The index comes first: it decides which shards do.
+    // The index is downloaded first: it determines the shards.
     expect(downloaded()[0]).toBe("model.safetensors.index.json");
     for (const name of needed) {
       const size = files.get(name)!.length;
@@ -154,7 +154,7 @@ describe("loadCausalLM with a model id", () => {
     expect(await refusalOf(resolveCheckpoint("owner/sharded", hub.options()))).toMatch(
       /model\.safetensors\.index\.json names model-00003-of-00003\.safetensors, but the repository has no such file/,
     );
-    // Nothing calls this commit complete.
+    // This commit is not marked as complete.
     expect(await refusalOf(resolveCheckpoint("owner/sharded", hub.options({ HF_HUB_OFFLINE: "1" })))).toMatch(
       /is not in the cache/,
     );
@@ -308,7 +308,7 @@ describe("model ids", () => {
     "owner/name@",
     "owner/name@../x",
     "",
-  ])("not %j: a missing folder stays a missing folder", async (text) => {
+  ])("excludes %j: a missing folder is reported as missing", async (text) => {
     expect(isModelId(text)).toBe(false);
     expect(await refusalOf(loadCausalLM(text, { hub: hub.options() }))).toMatch(/there is no such folder/);
     expect(hub.requests).toEqual([]);

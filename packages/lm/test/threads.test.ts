@@ -5,7 +5,7 @@ import { describe, expect, it } from "vitest";
 
 const file = (path: string) => JSON.stringify(fileURLToPath(new URL(path, import.meta.url)));
 
-/** The suite itself runs with OMP_NUM_THREADS, which decides alone. */
+/** The suite itself runs with OMP_NUM_THREADS, which takes precedence. */
 function run(code: string): unknown[] {
   const { OMP_NUM_THREADS: _, MKL_NUM_THREADS: __, ...environment } = process.env;
   const { stdout, stderr, status } = spawnSync(

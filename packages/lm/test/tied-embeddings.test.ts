@@ -1,4 +1,4 @@
-/** A table that is looked up in and multiplied with: its gradient is the sum of what either use alone would give it. */
+/** A table used for lookups and for multiplication: its gradient is the sum of those of the two uses. */
 import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -104,7 +104,7 @@ describe("a checkpoint with two tables that config.json declares tied", () => {
 
 const numbers = (given: Tensor | null | undefined) => Array.from(given!.toTypedArray(), Number);
 
-/** The same model with a projection of its own that holds the same numbers. */
+/** The same model with a separate projection with the same numbers. */
 function apart(settings: Readonly<Record<string, unknown>>, tied: CausalLM, table: string): CausalLM {
   const model = initializeCausalLM({ ...settings, tie_word_embeddings: false }, 2);
   const sources = tied.namedParameters();
@@ -152,7 +152,7 @@ describe.each(families)("a tied table of $name", ({ settings, table }) => {
       });
       return numbers(parameter.grad);
     });
-    // The same operators in the same order, but for how rows that come twice are added.
+    // The same operators in the same order, except for the sum of repeated rows.
     expect(own!.length).toBe(41 * 16);
     own!.forEach((value, i) => expect(Math.abs(value - separate![i]!)).toBeLessThan(1e-5));
     expect(own!.slice(16 * 9, 16 * 10).some((value) => Math.abs(value) > 1e-3)).toBe(true);

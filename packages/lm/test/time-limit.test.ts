@@ -5,7 +5,7 @@ afterEach(() => {
   vi.restoreAllMocks();
 });
 
-/** From here on, the process is told that it computed for so long in each attempt; counts attempts. */
+/** From now on, the process reports this computing time for each attempt; counts attempts. */
 function hasComputed(milliseconds: number) {
   const attempts = { count: 0 };
   vi.spyOn(process, "cpuUsage").mockImplementation((before) => {

@@ -42,7 +42,7 @@ const golden = JSON.parse(readFileSync(place("token-outputs.json"), "utf8")) as 
 const given: ScoredRow[] = golden.inputs.map(([context, continuation]) => ({ context, continuation }));
 const NAMES = ["logprobs", "entropy", "head"] as const;
 
-/** A tree (shared beginnings, a repeated row, a row inside another), an empty row and a row apart. */
+/** A tree (shared prefixes, a repeated row, a row inside another), an empty row and a separate row. */
 const beginning = [5, 9, 20, 17, 33, 8, 41];
 const tree: ScoredRow[] = [
   { context: beginning, continuation: [31, 12, 13] },
@@ -66,7 +66,7 @@ function makeHead({ config: { hiddenSize }, computeDtype }: CausalLM) {
 const numbers = (outputs: TokenOutputs) =>
   Object.fromEntries(NAMES.map((name) => [name, outputs[name]!.detach().toArray() as number[][]]));
 
-/** The golden script's sum, whose weights tell every number from every other. */
+/** The golden script's sum, whose weights distinguish all numbers. */
 function loss(outputs: TokenOutputs): Tensor {
   const [rows, columns] = outputs.logprobs.shape as [number, number];
   const cosines = Array.from({ length: rows }, (_, row) =>
@@ -169,7 +169,7 @@ describe("tokenOutputs in float64", () => {
       return { values, grads: gradients(parameters, () => loss(tokenOutputs(lm, tree, all))) };
     };
     const reference = run({ packed: false, tokenBudget: 1 });
-    // The float32 adapter is rounded to in its gradients.
+    // The adapter is float32, so its gradients are rounded to float32.
     const tolerance = low ? 1e-5 : 1e-10;
     for (const options of [{}, { tokenBudget: 9 }, { gradientCheckpointing: true }] as const) {
       const { values, grads } = run(options);
@@ -217,7 +217,7 @@ describe("tokenOutputs in float64", () => {
   });
 });
 
-/** Outputs of which only one has a part in the sum. */
+/** Outputs of which only one contributes to the sum. */
 function zeroed(outputs: TokenOutputs, kept: (typeof NAMES)[number]): TokenOutputs {
   const parts = NAMES.map((name) => [name, name === kept ? outputs[name]! : outputs[name]!.mul(0)]);
   return Object.fromEntries(parts) as unknown as TokenOutputs;

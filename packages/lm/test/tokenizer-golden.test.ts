@@ -10,7 +10,10 @@ interface Recipe {
   ids: number[][];
   size: number;
   framed: Record<string, number[]>;
-  /** Ids, then their text: special tokens skipped, spaces cleaned up as the files say, and not; then the same kept. */
+  /**
+   * Ids, then their text: without special tokens, with and without the files' cleanup of spaces; then the same with
+   * special tokens.
+   */
   texts: [ids: number[], skipped: string, skippedPlain: string, kept: string, keptPlain: string][];
   special: { bos_token: number | null; eos_token: number | null; pad_token: number | null };
 }

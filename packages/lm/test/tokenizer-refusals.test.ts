@@ -159,7 +159,7 @@ describe("a tokenizer that might differ from Python's", () => {
       /"split_special_tokens" must be true or false/,
     ],
     ["half a character", { model: { ...bpe, vocab: { "\ud800": 0 }, merges: [] } }, {}, /half a character/],
-  ])("is refused with the name of what it is: %s", (_, definition, settings, message) => {
+  ])("is refused by name: %s", (_, definition, settings, message) => {
     const attempt = () => make(definition, settings);
     expect(attempt).toThrow(UsageError);
     expect(attempt).toThrow(message);
@@ -187,7 +187,7 @@ describe("a model type with a tokenizer class of its own", () => {
   });
 
   it("is read by that class, which normalizes", () => {
-    // The two bytes of "é" in one code point, spelled as bytes are.
+    // The two bytes of "é", as byte-level characters.
     const model = { ...bpe, vocab: { ...vocab, Ġ: 5, Ã: 6, "©": 9 } };
     const tokenizer = make({ model, decoder: bytes }, { tokenizer_class: "LlamaTokenizer" }, qwen2);
     expect(tokenizer.encode("e\u0301")).toEqual([6, 9]);

@@ -9,9 +9,9 @@ interface Recipe {
   /** Base64, by name. */
   files: Record<string, string>;
   size: number;
-  /** Per text, without what stands around it. */
+  /** Per text, without special tokens. */
   ids: number[][];
-  /** Of "a framed text", with what stands around it. */
+  /** Of "a framed text", with special tokens. */
   framed: number[];
   /** Of every seventh row of ids. */
   decoded: string[];
@@ -58,7 +58,7 @@ describe.each(Object.keys(golden.recipes))("%s, without tokenizer.json, as in Py
   });
 
   it("has as many ids", () => {
-    // Python counts tokens: four of the lines stand twice, and their first ids belong to nothing.
+    // Python counts tokens: four of the lines occur twice, and their first ids are unused.
     expect(tokenizer.vocabSize).toBe(name === "bert odd lines" ? recipe.size + 4 : recipe.size);
   });
 });

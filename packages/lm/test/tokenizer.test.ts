@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { Tokenizer } from "../src/tokenizer.js";
 import { goldenFolder, golden } from "./golden/gpt2.js";
 
-/** Halves of surrogate pairs on their own are no text: they become U+FFFD. */
+/** Lone surrogates are not valid text: they become U+FFFD. */
 const wellFormed = (text: string) => Buffer.from(text).toString();
 
 const bytes = (value: unknown) => new TextEncoder().encode(JSON.stringify(value));

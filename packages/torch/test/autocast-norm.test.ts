@@ -26,7 +26,7 @@ const layer = (x: Tensor, weight: Tensor, bias: Tensor, dtype: "bfloat16" | "flo
 const rms = (x: Tensor, weight: Tensor, dtype: "bfloat16" | "float32" | "float64") =>
   autocastRmsNorm(x, weight, { epsilon, dtype });
 
-it.each(["float32", "bfloat16"] as const)("is the norm by hand, with results in %s", (dtype) => {
+it.each(["float32", "bfloat16"] as const)("equals the norm computed by hand, with results in %s", (dtype) => {
   scope(() => {
     // Mean 2 and variance 4 without the epsilon; mean square 8, so (0, 2, …) / √8.
     const x = tensor([[0, 4, 0, 4]]);
@@ -88,14 +88,14 @@ describe("in one pass", () => {
             const wide = exact[0]!.detach();
             const centred = isCentred ? wide.sub(wide.mean([-1], true)) : wide;
             const scales = centred.square().mean([-1], true).add(epsilon).rsqrt();
-            // What float32 loses beside half a unit of bfloat16: rounding its numbers, in units of the row's deviation once the
-            // mean is taken off. Far from 0, or with two numbers that are nearly the same, that is much.
+            // The rounding error of float32 in addition to half a unit of bfloat16, in units of the row's deviation
+            // after the mean is subtracted. Far from 0, or with two nearly equal numbers, it is large.
             const lost = 1e-5 * (1 + (isCentred ? largest(wide.mul(scales)) : 0));
             const compare = (mine: Tensor, theirs: Tensor, scale: number) => {
               const unit = mine.dtype === "bfloat16" ? 2 ** -8 : 0;
               expectClose(numbers(mine), numbers(theirs), unit * largest(theirs) + lost * scale);
             };
-            // Of a single number nothing is left once the mean is taken off, but what is taken off has the weight's size.
+            // A single number becomes 0 when the mean is subtracted, but the rounding error has the weight's size.
             compare(got, expected, Math.max(largest(expected), isCentred ? largest(exact[1]!.detach()) : 0));
 
             const arrived = randn([rows, size]).to(dtype);
@@ -108,7 +108,8 @@ describe("in one pass", () => {
             });
             // A row's gradient is a difference of numbers of this size.
             compare(mine[0]!, theirs[0]!, largest(scales.mul(arrived.to("float64")).mul(exact[1]!.detach())));
-            // Those of the parameters are sums over all rows; the weight's, in units of the deviation, has no weight in it.
+            // Those of the parameters are sums over all rows; the weight's gradient, in units of the deviation, does
+            // not depend on the weight.
             compare(mine[1]!, theirs[1]!, (1 + rows) * Math.max(1, largest(expected)));
             if (isCentred) compare(mine[2]!, theirs[2]!, 1 + rows);
           });

@@ -99,7 +99,7 @@ describe("backward", () => {
         alone.map((row) => row.map((value) => factor * value + added));
       expect(grad([look()], [table])[0]?.toArray()).toEqual(alone);
       look().backward();
-      look().backward(); // nobody has asked in between
+      look().backward(); // not read in between
       expect(table.grad?.toArray()).toEqual(times(2));
       const first = table.grad;
       look().add(table.sum()).backward();

@@ -21,7 +21,7 @@ let before: number;
 beforeEach(() => (before = liveTensors()));
 afterEach(() => expect(liveTensors()).toBe(before));
 
-/** A chain of layers over float64, and parameters that are shared between some of them. */
+/** A chain of layers in float64, with parameters shared between some of them. */
 function makeChain(layers: number) {
   const generator = new Generator(5);
   const random = (...shape: number[]) =>
@@ -143,7 +143,7 @@ describe("checkpoint", () => {
       });
     });
     expect(draws[1]).toEqual(draws[0]);
-    // A mask that was neither all nor nothing.
+    // A mask that is neither all ones nor all zeros.
     expect(new Set(draws[0]![1]!.map((value) => value === 0)).size).toBe(2);
   });
 
@@ -181,7 +181,7 @@ describe("checkpoint", () => {
         [x],
       );
       expect(() => output.sum().backward()).toThrow(/once too often/);
-      // The engine works on.
+      // The engine still works.
       checkpoint((given) => given.exp(), [x])
         .sum()
         .backward();

@@ -28,10 +28,10 @@ const whole = (rows: number, columns: number) =>
 const wide = (value: Tensor) => value.to("float64");
 const numbers = (value: Tensor) => value.toTypedArray() as Float32Array;
 
-/** Half the distance of neighbouring numbers around 1, and what sums in another order may add. */
+/** Half the distance of adjacent numbers around 1, plus the effect of another order of sums. */
 const roundingOf = (dtype: DType) => (dtype === "bfloat16" ? 2 ** -8 + 1e-4 : 2e-5);
 
-/** softmax(q kᵀ · scale) v over each row's range of columns in float64, head by head as it is defined. */
+/** softmax(q kᵀ · scale) v over each row's range of columns in float64, head by head according to the definition. */
 function attentionByDefinition(
   query: Tensor,
   key: Tensor,
@@ -97,7 +97,7 @@ describe("decodeAttention", () => {
               const from = first % columns;
               return [(row + at) % rows, from, from + 1 + (second % (columns - from))] as const;
             });
-            // What lies outside the ranges must not count: numbers that would spoil every sum.
+            // Columns outside the ranges must not count: they have numbers that would invalidate every sum.
             const [key, value] = [0, 1].map(() => {
               const kept = random(dtype, rows, groups, columns, size);
               const buffer = kept.mul(NaN);
@@ -107,7 +107,7 @@ describe("decodeAttention", () => {
               }
               return buffer;
             }) as [Tensor, Tensor];
-            // The query comes out of a fused projection.
+            // The query is from a fused projection.
             const query = random(dtype, draws.length, 1, 2, groups * shared, size)
               .select(2, 1)
               .transpose(1, 2);
@@ -227,7 +227,7 @@ describe("decodeAttention", () => {
           for (const each of families) walk(each, 0, []);
           const rows = leaves.length;
           const columns = 3 + Math.max(...leaves.map((path) => path.at(-1)![1]));
-          // Where the rows lie is nobody's business: row `slots[i]` is leaf i.
+          // The order of rows is arbitrary: row `slots[i]` is leaf i.
           const slots = Array.from({ length: rows }, (_, at) => at);
           const shuffled = fc.sample(fc.shuffledSubarray(slots, { minLength: rows }), {
             numRuns: 1,
@@ -249,7 +249,7 @@ describe("decodeAttention", () => {
                 }
               }
             });
-            // Every row ends behind what it shares, and may look back only so far.
+            // Every row ends after its shared columns, and may have a limited window.
             const ranges: [row: number, from: number, to: number][] = [];
             leaves.forEach((path, leaf) => {
               const end = path.at(-1)![0] + 1 + (leaf % 3);

@@ -80,7 +80,7 @@ describe("differentiable", () => {
   });
 
   it("may run another backward pass in its backward pass", () => {
-    // The gradient of cos, computed again from the input as gradient checkpointing does.
+    // The gradient of cos, recomputed from the input as in gradient checkpointing.
     const again = (x: Tensor) =>
       differentiable({
         name: "again",
@@ -138,7 +138,7 @@ describe("differentiable", () => {
       });
       expect(() => y.sum().backward()).toThrow(message);
       expect(() => y.sum().backward()).toThrow(Error);
-      // The engine is not disturbed by what went wrong.
+      // The engine still works after the error.
       cube(x).sum().backward();
       expect(x.grad!.toArray()).toEqual([3, 12]);
       x.grad = null;

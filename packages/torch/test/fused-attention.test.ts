@@ -34,7 +34,7 @@ afterAll(() => setThreads(startThreads));
 const wide = (value: Tensor) => value.detach().to("float64");
 const numbers = (value: Tensor) => Array.from(value.detach().contiguous().toTypedArray(), Number);
 
-/** softmax(q kᵀ · scale + bias) v of plain operators, in the type of its arguments. */
+/** softmax(q kᵀ · scale + bias) v with plain operators, in the type of its arguments. */
 function plainly(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | null, scale: number): Tensor {
   const [batch, heads, queries, size] = query.shape as [number, number, number, number];
   const [, groups, columns] = key.shape as [number, number, number];
@@ -48,7 +48,7 @@ function plainly(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | null,
     .reshape([batch, queries, heads * size]);
 }
 
-/** The result and the gradients of query, key and value for what arrives at the result. */
+/** The result, and the gradients of query, key and value for a gradient of the result. */
 function results(
   attend: typeof plainly,
   inputs: readonly [Tensor, Tensor, Tensor],
@@ -66,7 +66,7 @@ const fused: typeof plainly = (query, key, value, bias, scale) =>
   fusedAttention(query, key, value, bias === null ? [] : [bias], scale)!;
 
 const FORBIDDEN = -1e30;
-/** The bfloat16 number next to −1e29 that forbids nothing by rule, but leaves no weight. */
+/** The bfloat16 number next to −1e29: not masking by definition, but giving no weight. */
 const ALMOST = -0.995e29;
 
 interface Case {
@@ -87,14 +87,14 @@ describe.each(types)("fusedAttention of %s", (dtype) => {
   const isWide = dtype === "float32";
   const other = isWide ? "float64" : "float32";
   const [unit, lost] = isWide ? [2 ** -18, 2 ** -16] : [2 ** -7, 2 ** -8];
-  /** A size of heads, and one beyond the greatest. */
+  /** A head size, and one beyond the maximum. */
   const [least, beyond] = isWide ? [16, 272] : [8, 257];
   const given = (...shape: number[]) => scope(() => randn(shape).to(dtype));
 
   /**
-   * Weights, their gradients and the results are rounded to bfloat16 once, by half of 2⁻⁸ of themselves; a mean that the
-   * rounded output gives adds some of its own. In everything of size 1. In float32 there is what sums of as many numbers as
-   * there are queries or columns lose.
+   * Weights, their gradients and the results are rounded to bfloat16 once, by half of 2⁻⁸ relative; the mean computed
+   * from the rounded output adds some more. All numbers are of size 1. In float32: the rounding error of sums of as
+   * many numbers as there are queries or columns.
    */
   function expectNear(got: Tensor, expected: Tensor, what: string): void {
     expect(got.shape, what).toEqual(expected.shape);
@@ -123,7 +123,7 @@ describe.each(types)("fusedAttention of %s", (dtype) => {
       given(batch * groups, shared * queries, columns),
   } satisfies Record<string, (shape: Case) => Tensor | null>;
 
-  /** In each row from very few to nearly all columns are allowed, never none, in runs that leave blocks out. */
+  /** In each row from very few to nearly all columns are allowed, never none, in runs that mask whole blocks. */
   function mask(lines: number, rows: number, columns: number): Tensor {
     const runs = Math.ceil(columns / 24);
     const chosen = rand([lines, rows, runs])
@@ -153,7 +153,7 @@ describe.each(types)("fusedAttention of %s", (dtype) => {
     })
     .map(({ cached, ...rest }) => ({ ...rest, columns: rest.queries + cached }));
 
-  /** As models have them: contiguous, out of a projection [B, T, 3·H·E], or the filled part of a cache. */
+  /** Layouts as in models: contiguous, from a projection [B, T, 3·H·E], or the filled part of a cache. */
   function inputsOf({
     batch,
     groups,
@@ -325,7 +325,7 @@ describe.each(types)("fusedAttention of %s", (dtype) => {
       const own = mask(2, 2 * queries, columns - 64);
       const hidden = (bias: number) => cat([full([2, 2 * queries, 64], bias, { dtype }), own], 2);
       const skipped = results(fused, inputs, hidden(FORBIDDEN), 0.2, arriving).map(numbers);
-      // Above the threshold nothing is left out, and the weights are 0 all the same.
+      // Above the threshold nothing is skipped, but the weights are still 0.
       const seen = results(fused, inputs, hidden(ALMOST), 0.2, arriving).map(numbers);
       expect(seen).toEqual(skipped);
       const without = inputs.map((each, at) => (at === 0 ? each : each.narrow(2, 64, columns - 64)));
@@ -335,7 +335,7 @@ describe.each(types)("fusedAttention of %s", (dtype) => {
         const padded = cat([zeros([1, 2, 64, 64], { dtype }), each], 2);
         expect(numbers(padded)).toEqual(skipped[at + 2]);
       });
-      // What a skipped column holds is never looked at.
+      // The contents of a skipped column are never read.
       const garbage = inputs.map((each) => each.clone()) as typeof inputs;
       for (const each of garbage.slice(1)) each.narrow(2, 3, 40).copy_(full([1, 2, 40, 64], NaN));
       expect(numbers(fused(...garbage, hidden(FORBIDDEN), 0.2))).toEqual(skipped[0]);
@@ -381,7 +381,7 @@ describe.each(types)("fusedAttention of %s", (dtype) => {
       const shape = { batch: 1, groups: 1, shared: 2, queries: 40, columns: 70, size: 16, seed: 3 };
       const inputs = inputsOf({ ...shape, bias: "", layout: "contiguous" });
       const arriving = given(1, 40, 32);
-      // Beside ±1e8 and more float32 has no room for scores of size 1: all columns are alike.
+      // With biases of ±1e8 and more, float32 cannot represent scores of size 1: all columns are equal.
       for (const bias of [-1e4, -1e8, -1e20, ALMOST, 1e8, 1e20]) {
         const own = full([1, 80, 70], bias, { dtype });
         const got = results(fused, inputs, own, 0.25, arriving);
@@ -438,7 +438,7 @@ describe.each(types)("fusedAttention of %s", (dtype) => {
       const [query, key, value] = [0, 1, 2].map(() => given(1, 2, 20, least)) as [Tensor, Tensor, Tensor];
       value.requiresGrad_();
       expect(noGrad(() => fused(query, key, value, null, 1)).requiresGrad).toBe(false);
-      // What arrives may be one number for all, without memory of its own.
+      // The gradient may be one expanded number.
       fused(query, key, value, null, 1).sum().backward();
       expect([query.grad, key.grad]).toEqual([null, null]);
       const expected = results(
@@ -540,7 +540,7 @@ describe.each(types)("fusedAttention of %s", (dtype) => {
         (batch, queries, size, groups, wrong) => {
           scope(() => {
             const heads = 2;
-            // Query, key, value, output, measures of rows, gradient and bias, as they belong together.
+            // Matching query, key, value, output, measures of rows, gradient and bias.
             const shapes = [
               [batch, heads, queries, size],
               [batch, groups, queries + 2, size],

@@ -51,7 +51,7 @@ it("is accurate to half a unit of bfloat16 over its whole range, and NaN for NaN
     }
     const x = tensor(inputs, { dtype: "bfloat16" });
     const got = geluTanh(x).toTypedArray() as Float32Array;
-    // x σ(u), which x/2 (1 + tanh(u/2)) loses to cancellation far below 0.
+    // x σ(u): x/2 (1 + tanh(u/2)) would lose precision to cancellation far below 0.
     const exact = Array.from(x.toTypedArray() as Float32Array, (each) => {
       const u = 2 * Math.sqrt(2 / Math.PI) * (each + 0.044715 * each ** 3);
       return each / (1 + Math.exp(-u));

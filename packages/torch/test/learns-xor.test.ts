@@ -14,7 +14,7 @@ import {
   type Tensor,
 } from "../src/index.js";
 
-/** [2 → 16 → 1], initial values as PyTorch's Linear draws them: from U(−1/√inputs, 1/√inputs). */
+/** [2 → 16 → 1], initial values as in PyTorch's Linear: from U(−1/√inputs, 1/√inputs). */
 function twoLayers(generator: Generator): Map<string, Tensor> {
   const drawn = (shape: number[], inputs: number) =>
     rand(shape, { generator }).mul_(2).sub_(1).div_(Math.sqrt(inputs)).requiresGrad_(true);

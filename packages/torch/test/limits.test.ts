@@ -29,7 +29,7 @@ afterAll(() => {
   for (const folder of folders) rmSync(folder, { recursive: true });
 });
 
-/** A root of files as a system would show them. */
+/** A root folder with simulated system files. */
 function systemOf(files: Record<string, string>): string {
   const root = mkdtempSync(join(tmpdir(), "astra-system-"));
   folders.push(root);
@@ -127,11 +127,11 @@ describe("memory available to a process", () => {
   });
 
   it.each([
-    ["named as the machine outside names it, with the mount showing that part", "/docker/7", "/docker/7", ""],
+    ["with the host's name, and a mount that exposes this part", "/docker/7", "/docker/7", ""],
     ["below that part", "/docker/7/own", "/docker/7", "/own"],
-    ["of which only the inside is shown", "/docker/7", "/", ""],
-    ["that the name space hides", "/../7", "/", ""],
-  ])("is read from the folder of a group of version 1 %s", (_, group, shown, folder) => {
+    ["of which the mount exposes only the inside", "/docker/7", "/", ""],
+    ["hidden by the namespace", "/../7", "/", ""],
+  ])("is read from the folder of a version 1 group %s", (_, group, shown, folder) => {
     const files = version1("memory", group, shown, {
       [`${folder}/memory.limit_in_bytes`]: used(512),
       [`${folder}/memory.usage_in_bytes`]: used(300),
@@ -185,12 +185,12 @@ describe("memory available to a process", () => {
       version1("cpu", "/a", "/", { "/a/cpu.cfs_quota_us": "-1", "/a/cpu.cfs_period_us": "100000" }),
       0,
     ],
-  ])("is the least share of processors of all groups: %s", (_, files, share) => {
+  ])("is the minimum share of processors of all groups: %s", (_, files, share) => {
     expect(limitsOf(files).processors).toBe(share);
   });
 });
 
-/** What prints how many tensors of so many bytes there could be, and the error that ended it. */
+/** Code that prints how many tensors of a size could be created, and the error at the end. */
 const fill = (make: string) => `
   const torch = await import(${JSON.stringify(source)});
   const kept = [];
@@ -199,7 +199,7 @@ const fill = (make: string) => `
   } catch (error) {
     console.log(JSON.stringify([kept.length, error.name, error.message]));
   }
-  // Something that was refused leaves the engine as it was.
+  // A refused request leaves the engine unchanged.
   for (const each of kept) each.dispose();
   console.log(torch.liveTensors(), torch.ones([1 << 20]).sum().item());`;
 const inNode = (code: string) => ["--import", "tsx", "--input-type=module", "-e", code];
@@ -229,7 +229,7 @@ describe("missing memory", () => {
   });
 
   it("is refused when many tensors have reserved it without writing yet", () => {
-    // The files of this system never change: whatever is counted here is what the allocator knows itself.
+    // The simulated files never change: the result depends only on what the allocator itself counts.
     const { made, name } = inSystem(systemOf(group), "torch.empty([15 * 2 ** 20])");
     expect(name).toBe("OutOfMemoryError");
     expect(made).toBe(Math.floor((1000 - 64) / 60));
@@ -281,7 +281,7 @@ describe("in a real control group", () => {
       const { made, name: error, message, after } = parse(output);
       expect([error, after]).toEqual(["OutOfMemoryError", "0 1048576"]);
       expect(message).toMatch(/of the 768 MiB of the control group /u);
-      // Most of what Node itself leaves can be used.
+      // Most of the memory that Node itself leaves can be used.
       if (mebibytes <= 60) expect(made * mebibytes).toBeGreaterThan(400);
     },
     180_000,

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { addon } from "../src/native.js";
 import { scope, tensor, TorchError, type Tensor } from "../src/index.js";
 
-// What the optimizers never send: the native loops walk raw memory, so each of these must be refused, not run.
+// Arguments that the optimizers never pass: the native loops read raw memory, so each of these must be refused.
 describe("the native optimizer loop refuses", () => {
   const row = (values: number[], dtype: "float32" | "float64" = "float32") => tensor(values, { dtype });
   const handles = (...tensors: Tensor[]) => tensors.map(({ handle }) => handle);

@@ -12,7 +12,7 @@ import { ISAS, type Isa } from "../src/native.js";
 const packageFolder = fileURLToPath(new URL("..", import.meta.url));
 const source = join(packageFolder, "src", "index.ts");
 
-/** Runs a module of TypeScript in a process of its own, with the sources of this package as `torch`. */
+/** Runs a TypeScript module in a separate process, with the sources of this package as `torch`. */
 function run(
   code: string,
   environment: Record<string, string | undefined> = {},
@@ -89,7 +89,7 @@ describe("ASTRA_ISA", () => {
     expect([status, output]).toEqual([0, expect.stringMatching(/^\{/u)]);
     return JSON.parse(output) as { isa: string; bf16: boolean; coreType: string | null; aten: string };
   };
-  // As a machine has them where nobody has set anything.
+  // Without any settings by a user.
   const unset = { ATEN_CPU_CAPABILITY: undefined, OPENBLAS_CORETYPE: undefined };
   const ATEN: Record<Isa, RegExp> = {
     baseline: /^(?:NO AVX|DEFAULT)$/iu,
@@ -106,7 +106,7 @@ describe("ASTRA_ISA", () => {
     amx: "Cooperlake",
   };
 
-  it.runIf(process.arch === "x64").each(lower)("keeps the engine and its libraries within %s", (isa) => {
+  it.runIf(process.arch === "x64").each(lower)("limits the engine and its libraries to %s", (isa) => {
     const found = facts({ ASTRA_ISA: isa });
     expect(found.isa).toBe(isa);
     expect(found.bf16).toBe(isa === "amx" || isa === "avx512_bf16");
@@ -195,7 +195,7 @@ describe("the build script", () => {
 describe("the engine", () => {
   it("describes itself", () => {
     const facts = engineInformation();
-    // The numerical tests run within smaller instruction sets, too: they would prove nothing if they did not.
+    // The numerical tests are also run with smaller instruction sets; this checks that these are really in use.
     if (process.env["ASTRA_ISA"]) expect(facts.isa).toBe(process.env["ASTRA_ISA"]);
     expect(facts.libtorch).toMatch(/^\d+\.\d+\.\d+$/u);
     expect(existsSync(facts.origin)).toBe(true);

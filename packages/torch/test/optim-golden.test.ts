@@ -51,7 +51,7 @@ function makeParameters(dtype: "float32" | "float64", values: Values = golden.in
   );
 }
 
-/** Does the steps [from, to) and returns the parameters' values after each. */
+/** Performs the steps [from, to) and returns the parameters' values after each. */
 function run(
   c: Case,
   optimizer: Optimizer,
@@ -128,7 +128,7 @@ describe("saved and restored state", () => {
           rest = JSON.stringify(plain);
         }
         const after = makeParameters("float32", valuesOf(before));
-        // Other hyper-parameters at first: the saved ones must win.
+        // Other hyper-parameters at first: the saved ones must take precedence.
         using second = createOptimizer(c.name, after, { learningRate: 0.5 });
         using file = openSafetensors(path);
         const tensors = new Map([...file.tensors.keys()].map((name) => [name, file.read(name)]));

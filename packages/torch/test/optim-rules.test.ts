@@ -18,7 +18,7 @@ import { expectClose } from "./expect-close.js";
 const make = (name: string, options: Record<string, unknown> = {}) =>
   scope(() => createOptimizer(name as OptimizerName, [tensor([1, 2], { requiresGrad: true })], options).name);
 
-/** The message, after checking that it is a UsageError: what the command line turns into exit code 2. */
+/** The message, after checking that it is a UsageError, which the command line maps to exit code 2. */
 function refusal(action: () => unknown): string {
   try {
     action();

@@ -250,7 +250,7 @@ describe("read tensors", () => {
     });
   });
 
-  /** A file that was written long ago with 20,000 numbers, several pages of memory. */
+  /** An old file with 20,000 numbers, several pages of memory. */
   const writeLongAgo = (name: string): [path: string, values: Float32Array] => {
     const path = join(folder, name);
     const values = Float32Array.from({ length: 20_000 }, (_, i) => i);
@@ -268,7 +268,7 @@ describe("read tensors", () => {
   it.each([
     ["overwritten", overwrite],
     ["shortened", shorten],
-  ])("are what they were when the file is %s in place afterwards", (_, change) => {
+  ])("are unchanged when the file is %s in place afterwards", (_, change) => {
     scope(() => {
       const [path, values] = writeLongAgo("changed-later.safetensors");
       using file = openSafetensors(path);
@@ -498,7 +498,7 @@ describe("mutated files", () => {
     const mutate = (): Buffer => {
       let bytes = Buffer.from(original);
       for (let count = 1 + below(3); count > 0; count -= 1) {
-        // Mostly inside of the header: that is where the rules are.
+        // Mostly inside the header, where most rules apply.
         const at = random() < 0.8 ? 8 + below(headerLength) : below(bytes.length + 1);
         const kind = below(7);
         const insertion = Buffer.from(tokens[below(tokens.length)]!);
@@ -512,7 +512,7 @@ describe("mutated files", () => {
         else bytes.writeUInt8(below(256), below(Math.min(8, bytes.length)));
         if (bytes.length === 0) break;
       }
-      // Half of the time the header's length is put right again, or few mutations would get past the first rule.
+      // Half of the time the header's length is corrected, or few mutations would pass the first rule.
       if (bytes.length >= 8 && random() < 0.5) {
         bytes.writeBigUInt64LE(BigInt(Math.max(0, headerLength + bytes.length - original.length)));
       }
@@ -522,7 +522,7 @@ describe("mutated files", () => {
     const handle = openSync(path, "w");
     for (let round = 0; round < 10_000; round += 1) {
       const bytes = mutate();
-      // In place: emptying a file makes some file systems wait for the disk, 10,000 times.
+      // In place: truncating a file makes some file systems wait for the disk, 10,000 times.
       writeSync(handle, bytes, 0, bytes.length, 0);
       ftruncateSync(handle, bytes.length);
       try {
@@ -543,7 +543,7 @@ describe("mutated files", () => {
     }
     closeSync(handle);
     expect(read + refused).toBe(10_000);
-    // Both outcomes must really occur, or the mutations test nothing.
+    // Both outcomes must occur, or the mutations test nothing.
     expect(read).toBeGreaterThan(100);
     expect(refused).toBeGreaterThan(5000);
     expect(liveTensors()).toBe(before);
@@ -623,7 +623,7 @@ describe("writing", () => {
   it.each([
     ["full", "size=64k", "the disk is full; free some space or choose another folder (ENOSPC)"],
     ["read-only", "ro,size=64k", "the file system is read-only; choose another folder (EROFS)"],
-  ])("a %s disk: a UsageError, and nothing is left behind", (name, options, rule) => {
+  ])("reports a %s disk with a UsageError, and leaves nothing behind", (name, options, rule) => {
     const mounted = join(folder, name);
     mkdirSync(mounted);
     try {

@@ -23,8 +23,8 @@ import {
 import { addon } from "../src/native.js";
 import { expectNoLeaks } from "./live-tensors.js";
 
-// Calls of the public interface that once ended the process, read memory that was gone, or computed with wrong numbers.
-// A crash ends this very process and so fails the file.
+// Calls of the public interface that once crashed the process, read freed memory, or computed with wrong numbers. A
+// crash ends this process and fails the file.
 expectNoLeaks();
 
 /** A list whose first element is read by running `effect`. */
@@ -49,7 +49,7 @@ describe("JavaScript that runs while arguments are read", () => {
     scope(() => {
       const first = ones([3]);
       const made: Tensor[] = [];
-      // Enough new tensors for the table of tensors to move.
+      // Enough new tensors for the table of tensors to be reallocated.
       const sizes = listWith([3, 2], () => {
         first.dispose();
         for (let i = 0; i < 5000; i += 1) made.push(zeros([1]));
@@ -76,7 +76,7 @@ describe("sizes that overflow", () => {
       expect(decodeAttention(query, stretched(2), stretched(2), whole, 1)).toBeNull();
       expect(decodeAttention(stretched(0), stretched(0), stretched(0), whole, 1)).toBeNull();
       expect(decodeAttention(stretched(1), query, query, whole, 1)).toBeNull();
-      // Heads times columns are more than can be counted, though neither is.
+      // The product of heads and columns overflows, though neither number does.
       const heads = stretched(1, 2 ** 40);
       expect(decodeAttention(heads, stretched(2, 2 ** 40), stretched(2, 2 ** 40), whole, 1)).toBeNull();
       for (const [q, k] of [
@@ -160,7 +160,7 @@ describe("quotients outside their integer type", () => {
         expect(() => divide(leastOf(dtype), -1)).toThrow(rule);
         expect(() => divide(leastOf(dtype), full([4], -1, { dtype }))).toThrow(rule);
         expect(() => divide(leastOf(dtype, [3, 4]), tensor([5, 7, -1, 2], { dtype }))).toThrow(TorchError);
-        // A number of int64 that stands for one of int32.
+        // An int64 number that represents an int32 one.
         expect(() => divide(leastOf("int32"), tensor(-1, { dtype: "int64" }))).toThrow(TorchError);
       }
     });
@@ -258,7 +258,7 @@ it("the median along an expanded dimension is its single number: libtorch reads 
 });
 
 describe("loops that write into a given tensor", () => {
-  /** The sum of squares of `saved`, whose gradient is wrong where `saved` changes before the backward pass. */
+  /** The sum of squares of `saved`, whose gradient would be wrong if `saved` changed before the backward pass. */
   const squares = (saved: Tensor) => {
     const input = ones(saved.shape).requiresGrad_();
     return input.mul(saved).sum();
@@ -275,7 +275,7 @@ describe("loops that write into a given tensor", () => {
       runs.dispose();
       expect(() => loss.backward()).toThrow(changed);
       expect(() => view.backward()).toThrow(changed);
-      // What is recorded afterwards is right.
+      // Later recorded operations are correct.
       const after = ones(buffer.shape).requiresGrad_();
       after.mul(buffer).sum().backward();
       expect(after.grad!.sum().item()).toBe(3 * 2 * 46 * 64);

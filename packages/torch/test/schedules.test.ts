@@ -50,7 +50,7 @@ describe("schedules", () => {
     ],
     [() => constantSchedule({ warmupSteps: 0.5 }), "must be a whole number ≥ 0, got 0.5"],
     [() => constantSchedule({ warmupSteps: Number.NaN }), "must be a whole number ≥ 0, got NaN"],
-  ])("refuses what it cannot follow (%#)", (make, message) => {
+  ])("refuses invalid schedules (%#)", (make, message) => {
     expect(make).toThrow(UsageError);
     expect(make).toThrow(message);
   });

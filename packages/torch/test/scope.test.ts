@@ -188,7 +188,7 @@ describe("dispose", () => {
     expect(() => a.requiresGrad_()).toThrow(/disposed/u);
     expect(() => a.backward()).toThrow(/disposed/u);
     expect(String(a)).toBe("Tensor (disposed)");
-    // The memory lives on under the view.
+    // The memory is kept alive by the view.
     expect(view.toArray()).toEqual([[1], [1]]);
     view.dispose();
   });
@@ -224,7 +224,7 @@ describe("noGrad and enableGrad", () => {
         await sleep(5);
         return w.mul(2).requiresGrad;
       });
-      // The other task has switched recording off for itself only.
+      // The other task has disabled recording only for itself.
       await sleep(1);
       expect(isGradEnabled()).toBe(true);
       expect(w.mul(2).requiresGrad).toBe(true);

@@ -18,7 +18,7 @@ it("equals the log-probability computed by hand: three tokens with weights 1, 2 
       [5 / 8, 1 / 8, 5 / 8].map(Math.log),
       1e-6,
     );
-    // Logits that bfloat16 holds exactly: weights 1, e and e⁴.
+    // Logits that are exact in bfloat16: weights 1, e and e⁴.
     const rounded = tensor([[0, 1, 4]], { dtype: "bfloat16" });
     const total = 1 + Math.E + Math.exp(4);
     expectClose(
@@ -37,7 +37,7 @@ it("has the gradient given by finite differences", () => {
 });
 
 it.each([
-  // Half a unit of bfloat16, relative to the largest of what is summed.
+  // Half a unit of bfloat16, relative to the largest summand.
   ["bfloat16", 2 ** -8],
   ["float32", 1e-5],
 ] as const)(

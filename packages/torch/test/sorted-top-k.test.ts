@@ -16,7 +16,7 @@ expectNoLeaks();
 
 const numbers = (of: Tensor) => Array.from(of.toTypedArray() as Float32Array, Number);
 
-/** The definition: a stable sort of each row, what is not a number first. */
+/** The definition: a stable sort of each row, with NaN first. */
 function sorted(rows: readonly number[][], k: number): { values: number[]; indices: number[] } {
   const height = (value: number) => (Number.isNaN(value) ? Infinity : value);
   const isAbove = (a: number, b: number) =>
@@ -67,10 +67,10 @@ it("equals a truncated stable sort of each row: any numbers, with many ties", ()
   );
 });
 
-it.each(["float32", "bfloat16"] as const)("is a stable sort of a whole vocabulary in %s", (dtype) => {
+it.each(["float32", "bfloat16"] as const)("equals a stable sort of a whole vocabulary in %s", (dtype) => {
   for (const k of [1, 50, 512, 1000]) {
     scope(() => check(randn([5, 50_257]).mul(4).to(dtype), k));
-    // Rows with room between them, and turned ones.
+    // Rows with gaps between them, and transposed ones.
     scope(() => check(randn([3, 5000]).to(dtype).narrow(1, 7, 4900), k));
     scope(() => check(randn([1000, 2]).to(dtype).t(), Math.min(k, 1000)));
   }

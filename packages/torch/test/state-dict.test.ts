@@ -113,7 +113,7 @@ describe("openStateDict", () => {
 const RUNS = Number(process.env["STATE_DICT_RUNS"] ?? 800);
 
 describe("damaged files", () => {
-  /** Reads what can be read; whatever is wrong is said by a UsageError that names the file. */
+  /** Reads everything readable; any problem must cause a UsageError that names the file. */
   function tryToRead(bytes: Uint8Array): void {
     const path = join(folder, "damaged.bin");
     writeFileSync(path, bytes);
@@ -151,7 +151,7 @@ describe("damaged files", () => {
   }, 3_600_000);
 
   it("with a pickle of random opcodes give an error", () => {
-    // The stream of before 1.6 begins with its pickles, so that the fourth, of the tensors, can be any.
+    // The format before 1.6 starts with its pickles, so the fourth, of the tensors, can be arbitrary.
     const bytes = readFileSync(join(golden, "parameters-before-1.6.bin"));
     const start = bytes.indexOf(Buffer.from("ccollections")) - 2;
     const opcodes = [

@@ -7,7 +7,7 @@ import { expectNoLeaks } from "./live-tensors.js";
 
 expectNoLeaks();
 
-it.each(["float64", "float32", "bfloat16"] as const)("is x σ(x) · y by hand in %s", (dtype) => {
+it.each(["float64", "float32", "bfloat16"] as const)("equals x σ(x) · y computed by hand in %s", (dtype) => {
   scope(() => {
     // σ(ln 3) = 3/4, σ(−ln 3) = 1/4.
     const third = Math.log(3);
@@ -52,7 +52,7 @@ it("matches its definition in float64, gradients included, for any shape, scale 
           expect([got.dtype, got.shape]).toEqual([dtype, [rows, columns]]);
           const mine = grad(got, [gate, up], { gradOutputs: arrived });
           const theirs = grad(expected, exact, { gradOutputs: arrived.to("float64") });
-          // Half a unit in the last place of bfloat16, and what a few roundings of float32 lose.
+          // Half a unit in the last place of bfloat16, plus a few float32 rounding errors.
           const lost = dtype === "bfloat16" ? 2 ** -8 + 2e-6 : 2e-6;
           const compare = (a: Tensor, b: Tensor, sizes = numbers(b)) => {
             const [given, wanted] = [numbers(a), numbers(b)];
@@ -62,7 +62,7 @@ it("matches its definition in float64, gradients included, for any shape, scale 
             });
           };
           compare(got, expected);
-          // σ + x σ (1 − σ) is a difference near its zero: of numbers of about 1, times these.
+          // Near its zero, σ + x σ (1 − σ) is a difference of numbers of about 1, times these.
           compare(mine[0]!, theirs[0]!, numbers(arrived.to("float64").mul(exact[1]!.detach())));
           compare(mine[1]!, theirs[1]!);
         });

@@ -49,7 +49,7 @@ describe("openTensorFile", () => {
       expect(b.toArray()).toEqual([1, 2, 3, 4, 5, 6]);
       file.close();
       expect(readFileSync(path).equals(before)).toBe(true);
-      // Closed, and still there: the tensors have memory of their own.
+      // Still valid after closing: the tensors have their own memory.
       expect(a.sum().item()).toBe(210);
       expect(() => file.read("float32", [1], 0)).toThrow("readFile: the file has been closed");
       file.close();

@@ -71,8 +71,8 @@ describe("data in and out", () => {
         1,
         226 * 2 ** 120,
       ]);
-      // 3e38 is 225.7 of the steps of 2^120 up there.
-      // float16: 2049 is halfway between 2048 and 2050, 70000 is beyond the greatest 65504.
+      // 3e38 is 225.7 steps of 2^120.
+      // float16: 2049 is halfway between 2048 and 2050, 70000 is beyond the maximum 65504.
       expect(tensor([2049, 70000], { dtype: "float16" }).toArray()).toEqual([2048, Infinity]);
       expect(tensor([0.1], { dtype: "bfloat16" }).toTypedArray()).toBeInstanceOf(Float32Array);
     });

@@ -10,7 +10,7 @@ import { computingCores, boundedThreads, namedThreads, waitingVariables } from "
 
 const source = join(fileURLToPath(new URL("..", import.meta.url)), "src", "index.ts");
 
-/** Runs a module in a process of its own whose environment names no threads but those given. */
+/** Runs a module in a separate process without thread settings in its environment, except those given. */
 function run(code: string, environment: Record<string, string> = {}): { output: string; errors: string } {
   const own = { ...process.env };
   for (const name of Object.keys(own)) if (/^(OMP|GOMP|KMP|MKL)_/u.test(name)) delete own[name];
@@ -29,7 +29,7 @@ function run(code: string, environment: Record<string, string> = {}): { output: 
   return { output: stdout, errors: stderr };
 }
 
-/** What GNU's runtime says of itself when it is loaded. */
+/** The settings that GNU's runtime prints when it is loaded. */
 const shown = (errors: string, name: string) => new RegExp(`${name} = '(.*?)'`, "u").exec(errors)?.[1];
 
 describe("spin time of idle threads", () => {
@@ -37,16 +37,16 @@ describe("spin time of idle threads", () => {
     const { errors } = run("torch.ones([1]);", { OMP_DISPLAY_ENV: "VERBOSE" });
     const turns = Number(shown(errors, "GOMP_SPINCOUNT"));
     expect(turns).toBeGreaterThanOrEqual(100);
-    // A turn takes at least a nanosecond.
+    // An iteration takes at least a nanosecond.
     expect(turns).toBeLessThanOrEqual(350_000);
-    // What the runtime takes where nothing is said.
+    // The runtime's default.
     expect(turns).not.toBe(300_000);
   });
 
   it.each([
     [{ GOMP_SPINCOUNT: "777" }, "777"],
     [{ OMP_WAIT_POLICY: "PASSIVE" }, "0"],
-  ])("is the user's where they say so: %j", (environment, expected) => {
+  ])("is the user's if set: %j", (environment, expected) => {
     const { errors } = run("torch.ones([1]);", { OMP_DISPLAY_ENV: "VERBOSE", ...environment });
     expect(shown(errors, "GOMP_SPINCOUNT")).toBe(expected);
   });
@@ -133,7 +133,7 @@ describe("the number of computing cores", () => {
     [{ OMP_NUM_THREADS: "" }, null],
     [{ OMP_NUM_THREADS: "many" }, null],
     [{}, null],
-  ])("is the user's number where they name one: %j", (environment, count) => {
+  ])("is the user's number if set: %j", (environment, count) => {
     expect(namedThreads(environment)).toBe(count);
   });
 });
@@ -152,7 +152,7 @@ describe("the maximum number of threads", () => {
     ],
     [{ OMP_NUM_THREADS: "many" }, []],
     [{}, []],
-  ])("stand for more: %j", (environment, bounded) => {
+  ])("replaces larger numbers: %j", (environment, bounded) => {
     expect(boundedThreads(environment, 64)).toEqual(bounded);
   });
 

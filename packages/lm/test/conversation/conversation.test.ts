@@ -60,7 +60,7 @@ describe("a conversation", () => {
     expect(start.append(p, r)).toBe(start.append(p).append(r));
     expect(Conversation.of("Hello. ", p, r)).toBe(start.append(p, r));
     expect(start.append()).toBe(start);
-    // Messages are what they are, not what they say.
+    // Messages are compared by identity, not by text.
     expect(start.append(probe("p"))).not.toBe(start.append(p));
     const system = new Message("system", "Be brief.");
     expect(Conversation.of(system)).toBe(Conversation.of(system));
@@ -103,7 +103,7 @@ describe("a conversation", () => {
     expect(whole.before(start.last)).toBeNull();
     expect(whole.upTo(probe("Why?"))).toBeNull();
     expect(whole.before(probe("Why?"))).toBeNull();
-    // The beginning stays, whatever it is.
+    // The first message is kept in any case.
     const first = around("> ");
     expect(Conversation.of(first, p).before(p)).toBe(Conversation.of(first));
   });
@@ -234,7 +234,7 @@ describe("a method's return value as a conversation", () => {
         fc.infiniteStream(fc.boolean()),
         (prompt, before, expected, others, draws) => {
           const start = Conversation.of(prompt, ...before);
-          // A text that holds some of the messages, and other text between them.
+          // A text that contains some of the messages, with other text between them.
           const rest = [...others];
           const said = [...start.messages(), ...expected].flatMap((each) => {
             const put = draws.next().value ? [rest.pop() ?? ""] : [];
@@ -243,7 +243,7 @@ describe("a method's return value as a conversation", () => {
           for (const given of [said.join(""), rest.join(""), `${start}${expected.join("")}`]) {
             const made = conversationOf("here", given, start, expected);
             expect(String(made)).toBe(given);
-            // Whatever is in it was given, or was said by nobody.
+            // Every message in it is a given one, or context that no role generated.
             const known = new Set([...start.messages(), ...expected]);
             for (const each of made.messages())
               if (each.from === "tester" || each.from === "target") expect(known.has(each)).toBe(true);

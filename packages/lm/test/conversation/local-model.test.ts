@@ -17,7 +17,7 @@ import { golden as expected, goldenFolder } from "../golden/gpt2.js";
 import { referenceLogprobs } from "../reference-decoding.js";
 
 const PROMPTS = ["Hello there. ", "How are you today? ", "Tea. "];
-/** Of a message; three turns of two outgrow the window. */
+/** Maximum tokens of a message; three turns of two messages exceed the window. */
 const MOST = 10;
 const WITHIN = 2e-4;
 
@@ -35,7 +35,7 @@ const made = (role: "tester" | "target", options: Partial<LocalModelOptions> = {
 
 let models: LocalModel[] = [];
 beforeEach(() => void (models = []));
-// Before the one of useGolden that counts tensors.
+// Runs before the hook of useGolden that counts tensors.
 afterEach(() => models.forEach((model) => model.dispose()));
 const local = (...args: Parameters<typeof made>): LocalModel => {
   const model = made(...args);
@@ -43,7 +43,7 @@ const local = (...args: Parameters<typeof made>): LocalModel => {
   return model;
 };
 
-/** Asks a model for a message in each conversation; how is what the tests below vary. */
+/** Generates a message in each conversation; the tests below vary how. */
 type Ask = (
   model: LocalModel,
   conversations: readonly Conversation[],
@@ -57,11 +57,11 @@ interface Grown {
   messages: Message[];
   /** log P of every probe under the target. */
   scored: (readonly number[])[];
-  /** What all of it looks like from outside. */
+  /** Everything that callers can observe. */
   texts: string[];
 }
 
-/** Three trees of two children a turn and three turns, which outgrow the window. */
+/** Three trees of three turns with two children each, which exceed the window. */
 async function grow(
   ask: Ask,
   options: Partial<LocalModelOptions> = {},
@@ -113,7 +113,7 @@ function expectSame(actual: Grown, other: Grown): void {
   });
 }
 
-/** In parts, each of rows chosen by their numbers. */
+/** In parts, each with the rows of the given indices. */
 const inParts =
   (...parts: ((row: number) => boolean)[]): Ask =>
   async (model, conversations, keys, score) => {
@@ -152,7 +152,7 @@ describe("a generated message", () => {
         expect(Math.abs(value - sampled!.logprobs[at]!)).toBeLessThan(WITHIN),
       );
     }
-    // Some of it was said where the window was full.
+    // Some messages were generated with a full window.
     const longest = Math.max(...messages.map(({ sampled }) => reader.view(sampled!.after).length));
     expect(longest).toBeGreaterThan(expected.window - MOST);
   });
@@ -254,7 +254,7 @@ describe("log P of a message", () => {
       await target.generate(prompts, { keys, score: probes });
       const read = target.work.read;
       const known = await target.logprobs(contexts, probes);
-      // It costs nothing.
+      // It processes no token.
       expect(target.work.read).toBe(read);
       const other = local("target", { model: () => fresh.model, tokenizer: fresh.tokenizer });
       const computed = await other.logprobs(contexts, probes);
@@ -288,7 +288,7 @@ describe("log P of a message", () => {
       const wanted = referenceLogprobs(gpt2.model, baseline.prompt(contexts[row]!), sampled!.ids);
       values[row]!.forEach((value, at) => expect(Math.abs(value - wanted[at]!)).toBeLessThan(WITHIN));
     }
-    // The target does not count what is no part of the text.
+    // The target does not score ids that are not part of the text.
     const kept = await target.logprobs(contexts, probes);
     expect(kept.map(({ length }) => length)).toEqual(probes.map(({ sampled }) => sampled!.kept));
   });
@@ -384,7 +384,7 @@ describe("weights that change", () => {
       const other = local("tester", { ...options, sampling: { maxNewTokens: 12 } });
       return (await turn(other)).sampled!;
     };
-    // Two messages one after the other, so that the second reads what is kept.
+    // Two messages in sequence, so that the second uses the cache.
     const turn = async (model: LocalModel) => {
       const [first] = await model.generate([context], { keys: [key] });
       const [second] = await model.generate([context.append(first!)], { keys: [{ ...key, node: 2 }] });
@@ -442,7 +442,7 @@ describe("the cache", () => {
     expect(liveTensors() - before).toBe(64 * each);
     for (let at = 64; at < 100; at++) await say(model, at);
     expect(liveTensors() - before).toBe(64 * each);
-    // The latest are still there, the oldest are read again.
+    // The latest are still cached, the oldest are prefilled again.
     const read = async (at: number) => {
       const start = model.work.read;
       await say(model, at);
@@ -459,7 +459,7 @@ describe("the cache", () => {
     const fresh = [Conversation.of("one"), Conversation.of("other")];
     await expect(model.generate(fresh, { keys: [key, wrong] })).rejects.toThrow(/NaN/u);
     expect(liveTensors()).toBe(before);
-    // Two sessions, both of which are given away to the call.
+    // Two sessions, both taken over by the call.
     const [first, second] = [await say(model, 1), await say(model, 2)].map(([message]) =>
       message!.sampled!.after.append(message!),
     ) as [Conversation, Conversation];
@@ -479,7 +479,7 @@ describe("the text pieces of ids", () => {
       const pieces = model.spell(ids);
       expect(pieces).toHaveLength(ids.length);
       expect(pieces.join("")).toBe(text);
-      // Cut within a character, what is left of it is told at the end.
+      // If cut within a character, the rest of it is emitted at the end.
       const cut = model.spell(ids.slice(0, -1));
       expect(cut.join("")).toBe(gpt2.tokenizer.decode(ids.slice(0, -1), { skipSpecialTokens: false }));
     }

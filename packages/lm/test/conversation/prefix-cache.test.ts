@@ -23,7 +23,10 @@ beforeEach(() => {
 });
 afterEach(() => cache.release());
 
-/** Takes rows that end with these conversations, and reads what is pending; what was read of each session anew. */
+/**
+ * Opens rows that end with these conversations, and prefills pending ids; returns the number of ids prefilled per
+ * session.
+ */
 function take(...conversations: Conversation[]) {
   const wanted = conversations.map((conversation) => ({ conversation, ids: idsOf(conversation) }));
   let opened = 0;
@@ -40,7 +43,7 @@ function take(...conversations: Conversation[]) {
   return { taken, opened, read: read.reduce((sum, each) => sum + each, 0) };
 }
 
-/** Takes and keeps them. */
+/** Opens them and puts them back. */
 function keep(...conversations: Conversation[]) {
   const { taken, ...rest } = take(...conversations);
   for (const { session, at } of taken)
@@ -63,7 +66,7 @@ describe("cached rows of a model", () => {
     const { taken, opened, read } = take(a, b);
     expect(taken.map(({ at }) => at)).toEqual([[0, 1]]);
     expect(opened).toBe(2);
-    // Both hold what stands before them, which a session may read once.
+    // Both contain the same prefix, which a session may prefill once.
     expect(read).toBeLessThanOrEqual(12);
     dispose(taken);
   });
@@ -80,11 +83,11 @@ describe("cached rows of a model", () => {
   it("are found again after they were continued: as a prefix of a longer row", () => {
     keep(a);
     keep(a.append(said("more"), said("and more")));
-    // A row reads its last id once more at most.
+    // A row prefills at most its last id again.
     const { opened, read } = keep(a.append(said("else")));
     expect(opened).toBe(0);
     expect(read).toBe(3);
-    // Its beginning, which no row ever ended with.
+    // A prefix with which no row ever ended.
     const begun = take(start.append(said("other")));
     expect([begun.opened, begun.read]).toEqual([0, 3]);
     dispose(begun.taken);
@@ -108,7 +111,7 @@ describe("cached rows of a model", () => {
     const first = take(a.append(said("one")));
     expect(liveTensors()).toBeGreaterThan(held);
     const second = take(b.append(said("two")));
-    // Nothing is left behind.
+    // Nothing remains.
     dispose([...first.taken, ...second.taken]);
     expect(liveTensors()).toBe(empty);
     expect(keep(b.append(said("three"))).opened).toBe(1);
@@ -128,7 +131,7 @@ describe("cached rows of a model", () => {
   it("prefer the row that ends with a conversation to one that contains it", () => {
     keep(a);
     keep(a.append(said("through")));
-    // Read anew and kept: a row that ends with a.
+    // Prefilled again and cached: a row that ends with a.
     const again = golden.open([idsOf(a)]);
     cache.keep(again, [a]);
     const { taken } = take(a);
@@ -148,7 +151,7 @@ describe("cached rows of a model", () => {
       keep(...draws(text));
       expect(liveTensors() - empty).toBe(one);
     }
-    // A few that are drawn once more cost the others nothing.
+    // Drawing a few again does not affect the others.
     const few = take(start);
     expect(few.opened).toBe(0);
     dispose(few.taken);

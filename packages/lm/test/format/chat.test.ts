@@ -40,7 +40,7 @@ function formatWith(tokenizer: Tokenizer, options: ChatOptions): ChatFormat {
   return new ChatFormat(Codec.of(tokenizer), ChatTemplate.of(tokenizer)!, { date: DATE, ...options });
 }
 
-/** The row of a conversation with the cue, laid out anew or put together message by message, and its pieces. */
+/** The row of a conversation with the cue, laid out at once or message by message, and its pieces. */
 function rowOf(format: Format, role: "tester" | "target", conversation: Conversation): Row {
   const own = (message: Message) => message.sampled?.ids ?? null;
   const cue = { ids: format.cue(conversation), body: [0, 0] } as const;
@@ -58,7 +58,7 @@ function rowOf(format: Format, role: "tester" | "target", conversation: Conversa
 const none = () => null;
 const idsIn = (row: Row) => row.flatMap(({ ids }) => ids);
 
-/** A conversation as one side has it: user and assistant take turns, the user begins. */
+/** A conversation from one side: user and assistant alternate, starting with the user. */
 function talk(self: "tester" | "target", texts: readonly string[]): Conversation {
   const other = self === "tester" ? "target" : "tester";
   const [first, ...rest] = texts.map((text, at) => new Message(at % 2 === 0 ? other : self, text));
@@ -74,7 +74,7 @@ const textsOf = (turns: number, thought: boolean) =>
     return thought ? `<think>\nHm, ${(at - 1) / 2}.\n</think>\n\n${answer}` : answer;
   });
 
-/** Templates that write a message otherwise once others follow it. */
+/** Templates that write a message differently once others follow it. */
 const REWRITTEN = ["thinking", "always-thinking", "inst-last-system"];
 
 describe.each(cases)("the chat template $template with the tokenizer of $family", (given) => {
@@ -107,7 +107,7 @@ describe.each(cases)("the chat template $template with the tokenizer of $family"
       const own = new Message("target", answer ?? "");
       sofar = answer === undefined ? ids : [...ids, ...format.write(conversation, own, null).ids];
       const said = row.slice(1, -1).map(({ ids: all, body }) => {
-        // Some templates write a space before contents, and some tokenizers add one behind special tokens.
+        // Some templates write a space before contents, and some tokenizers add one after special tokens.
         return codec.decode(all.slice(...body)).trimStart();
       });
       expect(said).toEqual(texts.slice(0, length));
@@ -180,7 +180,7 @@ describe("the chat format", () => {
       );
       const self = formatWith(tokenizer, { role: "tester", history });
       expect(textOf(self, "tester", Conversation.of(new Message("system", "Be rude.")))).toBe(
-        // It speaks to the model under test; the tester keeps its own.
+        // It addresses the model under test; the tester keeps its own.
         "<|im_start|>user\n<|im_end|>\n<|im_start|>assistant\n",
       );
     }
@@ -229,7 +229,7 @@ describe("the chat format", () => {
       const given = cases.find((each) => each.template === name && each.family === "qwen3")!;
       const thinking = tokenizerWith(given);
       const own = Codec.of(thinking);
-      // Two ids where the tokenizer may have one for the whole word.
+      // Two ids, although the tokenizer may have one for the whole word.
       const answer = [...own.continue("la"), ...own.continue("te")];
       const ids = [...own.continue("<think>\nHm.\n</think>\n\n"), ...answer];
       const said = new Message("target", own.decode(ids, { skipSpecialTokens: false }), {

@@ -9,7 +9,7 @@ import { folderOf, namedCodecs, varied, type NamedCodec } from "./codecs.js";
 const CUT = "\uFFFD";
 const codecs = await namedCodecs();
 
-/** Texts whose edges are awkward; no special tokens spelled out, no "▁", which SentencePiece takes for a space. */
+/** Texts with difficult edges; without special tokens and "▁", which SentencePiece treats as a space. */
 const text = fc
   .array(
     fc.oneof(
@@ -25,7 +25,7 @@ const text = fc
   )
   .map((pieces) => pieces.join(""));
 
-/** Ids as a model may sample them: those of a text, or any, none of them a part of a character. */
+/** Ids that a model may sample: those of a text, or arbitrary ones, none of them a part of a character. */
 function sampled({ codec, tokenizer }: NamedCodec): fc.Arbitrary<number[]> {
   const whole = Array.from({ length: tokenizer.vocabSize }, (_, id) => id).filter(
     (id) => !codec.decode([id]).includes(CUT),
@@ -54,13 +54,13 @@ describe("two models read exactly the recorded text", () => {
             row: side.codec.begin(prompt),
             said: side.codec.heard(prompt, "begin"),
           }));
-          // Where nothing but the prefix stands in a row, what comes next is the beginning of a text itself.
+          // After only the prefix, the next ids are themselves the beginning of a text.
           fc.pre(sides.every(({ said }) => said !== ""));
           for (const turn of spoken) {
             turn.forEach((ids, who) => {
               const record = sides[who]!.codec.decode(ids);
               if (record.includes(CUT)) return; // cut inside a character
-              // Spelled out, byte by byte, it is heard as that token, which the tokenizer's own decoding leaves out.
+              // Spelled out byte by byte, it is decoded to that token's text, which the tokenizer's own decoding omits.
               if (specials.some((each) => record.includes(each))) return;
               sides.forEach((side, at) => {
                 side.row.push(...(at === who ? ids : side.codec.continue(record)));

@@ -27,7 +27,9 @@ const options: PlainOptions = {
 };
 const ROLES = ["tester", "target"] as const;
 
-/** The row of a conversation, each of the model's own messages behind its cue, and where the messages lie in it. */
+/**
+ * The row of a conversation, with each of the model's own messages after its cue, and the positions of the messages.
+ */
 function layout(format: Format, role: "tester" | "target", conversation: Conversation) {
   const ids: number[] = [];
   const bodies: Span[] = [];
@@ -69,7 +71,7 @@ describe.each(codecs)("the plain format over $name", ({ codec, tokenizer }) => {
   });
 
   it("keeps sampled ids unchanged at any position", () => {
-    // Two ids where the tokenizer may have one for the whole word.
+    // Two ids, although the tokenizer may have one for the whole word.
     const own = [...codec.continue(" la"), ...codec.continue("te")];
     const plain = new PlainFormat(codec);
     const before = Conversation.of("x");

@@ -24,7 +24,7 @@ describe.each(goldenModels)("a continuous batch over the golden %s", (_, folder)
   const golden = useGolden(folder);
   const { prompts } = golden;
 
-  /** A batch for one test, and what each text in it was told. */
+  /** A batch for one test, and the callbacks that each text received. */
   function started(options: ContinuousBatchOptions = {}) {
     const batch = new ContinuousBatch(golden.model, golden.tokenizer, options);
     const submit = (
@@ -75,7 +75,7 @@ describe.each(goldenModels)("a continuous batch over the golden %s", (_, folder)
       key: keys[at]!,
     }));
     const told = cases.map(({ ids, sampling, key }) => {
-      // Some texts come while others are in progress.
+      // Some texts arrive while others are in progress.
       for (let steps = stream.integer(3); steps > 0; steps -= 1) batch.step();
       return submit(ids, sampling, { key, topLogprobs: 3 });
     });
@@ -131,7 +131,7 @@ describe.each(goldenModels)("a continuous batch over the golden %s", (_, folder)
     told.read.slice(1).forEach(({ id, logprob, top }, at) => {
       const ranked = tables[at]!.map((value, token) => [token, value] as const).sort((x, y) => y[1] - x[1]);
       top.forEach((each, rank) => expect(each.logprob).toBeCloseTo(ranked[rank]![1], 4));
-      // A token among the likeliest has exactly the same figure as in the list.
+      // A sampled token that is among the likeliest has exactly the value in the list.
       const same = top.find((each) => each.id === id);
       if (same !== undefined) expect(same.logprob).toBe(logprob);
     });
@@ -180,7 +180,7 @@ describe.each(goldenModels)("a continuous batch over the golden %s", (_, folder)
     finish();
     expect([batch.running, batch.waiting]).toEqual([0, 0]);
     expect(told.every(({ error }) => error === null)).toBe(true);
-    // Whoever ended was told all of it.
+    // Every finished text received all its callbacks.
     for (const { continuation, sampled } of told) {
       if (continuation !== null) expect(sampled.map(({ id }) => id)).toEqual(continuation.ids);
     }
@@ -202,7 +202,7 @@ describe.each(goldenModels)("a continuous batch over the golden %s", (_, folder)
     expect([first.continuation, second.continuation]).toEqual([null, null]);
     expect(first.sampled.length).toBe(1);
     expect(third.continuation!.ids.length).toBeGreaterThan(0);
-    // One that is given up by what it was told ends there.
+    // A text cancelled in its own callback ends there.
     const own: Told[] = [];
     own.push(submit(a, sampling, { onToken: () => own[0]!.cancel() }));
     expect(finish()).toBe(1);
@@ -227,7 +227,7 @@ describe.each(goldenModels)("a continuous batch over the golden %s", (_, folder)
     finish();
     expect(stopped.continuation!.finished).toBe("stop");
     expect(stopped.continuation!.text).not.toContain(stop);
-    // Within tokens, what is said before the stop string is kept.
+    // Within tokens, the text before the stop string is kept.
     const inside = submit(
       text,
       { maxNewTokens: 8, greedy: true, stopStrings: [stop] },
@@ -258,7 +258,7 @@ describe.each(goldenModels)("a continuous batch over the golden %s", (_, folder)
     const before = memoryAllocated();
     tight.submit(prompts([14])[0]!, { maxNewTokens: 6, greedy: true });
     tight.finish();
-    // Columns come in sixteens.
+    // Columns are allocated in multiples of 16.
     expect(tight.batch.cacheBytes).toBeLessThanOrEqual(
       (32 / 20) * 2 * 20 * 2 * layers * keyValueHeads * headDimension * 4,
     );
@@ -274,7 +274,7 @@ describe.each(goldenModels)("a continuous batch over the golden %s", (_, folder)
     const [a, b, long] = prompts([4, 4, 24]) as [number[], number[], number[]];
     const sampling = { maxNewTokens: 8, greedy: true };
     const victims: Told[] = [];
-    // The first one samples in a pass of its own, before the long text is read on.
+    // The first one samples in a separate pass, before the long text is prefilled further.
     const killer = submit(a, sampling, {
       onToken: () => victims.forEach(({ cancel }) => cancel()),
     });
@@ -295,7 +295,7 @@ describe.each(goldenModels)("a continuous batch over the golden %s", (_, folder)
     batch.step();
     batch.step();
     const second = submit(broken, sampling);
-    // The second pass of a step reads; it is made to fail once.
+    // The second pass of a step prefills; it is made to fail once.
     const forward = golden.model.forward.bind(golden.model);
     let calls = 0;
     golden.model.forward = (...args) => {
@@ -380,7 +380,7 @@ describe.each(goldenModels)("a continuous batch over the golden %s", (_, folder)
     const copyRow = vi.spyOn(KeyValueCache.prototype, "copyRow").mockImplementation(() => {
       throw new Error("out of memory");
     });
-    // The second would be copied after the first, and is given up when that fails.
+    // The second would be copied after the first, and is cancelled when that fails.
     const given = [...common, 1];
     const killer = submit(given, sampling, { onError: () => victim.cancel() });
     const victim = submit(given, sampling);

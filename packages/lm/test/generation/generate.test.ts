@@ -55,12 +55,12 @@ describe("generation with the golden GPT-2", () => {
     const context = end.promptIds.slice(-(golden.window - end.maxNewTokens));
     expect(result.ids).toEqual([end.ids]);
     expect(session.rows()).toEqual([[...context, ...end.ids.slice(0, -1)]]);
-    // Its log-probability is recorded, and again what `peek` says.
+    // Its log-probability is recorded, and equals that of `peek`.
     expect(result.logprobs[0]).toHaveLength(end.ids.length);
     expect(session.peek([golden.endId])[0]).toBeCloseTo(result.logprobs[0]!.at(-1)!, 5);
     expect(session.counters.tokensForwarded).toBe(context.length + end.ids.length - 1);
     session.dispose();
-    // Fewest tokens: the end id is held back until then, and not a step longer.
+    // Minimum number of tokens: the end id is suppressed until then, and no longer.
     const longer = generate(model, tokenizer, [end.promptIds], {
       maxNewTokens: end.maxNewTokens,
       minNewTokens: end.ids.length,
@@ -78,7 +78,7 @@ describe("generation with the golden GPT-2", () => {
     const said = ids.slice(0, ids.indexOf(third!) + 1);
     expect(result).toMatchObject({ ids: [said], text: [tokenizer.decode(said)], finished: ["eos"] });
     expect(session.rows()).toEqual([[...promptIds, ...said]]);
-    // It was sampled last and is pending: the next read reads it, once.
+    // It was sampled last and is pending: the next read processes it, once.
     session.read([[5]]);
     expect(session.counters).toMatchObject({
       tokensRead: promptIds.length + 1,
@@ -96,7 +96,7 @@ describe("generation with the golden GPT-2", () => {
   });
 
   it("finds stop strings across token boundaries", () => {
-    // The end of one token and the beginning of the next, where both are whole characters.
+    // The end of one token and the beginning of the next, both whole characters.
     const borders = golden.greedy.flatMap(({ promptIds, ids, text }) =>
       ids.map((_, count) => {
         const at = tokenizer.decode(ids.slice(0, count)).length - 1;
@@ -116,7 +116,7 @@ describe("generation with the golden GPT-2", () => {
     expect(kept).toEqual(ids.slice(0, kept.length));
     expect(result.text).toEqual([tokenizer.decode(kept)]);
     expect(result.text[0]!.length).toBeLessThanOrEqual(at);
-    // One token more would reach into the stop string.
+    // One more token would overlap the stop string.
     expect(tokenizer.decode(ids.slice(0, kept.length + 1)).length).toBeGreaterThan(at);
     expect(result.finished).toEqual(["stop"]);
 
@@ -152,7 +152,7 @@ describe("generation with the golden GPT-2", () => {
     const say = (seed: number) => generate(model, tokenizer, prompts, { maxNewTokens: 12 }, keysOf(4, seed));
     expect(say(0)).toEqual(say(0));
     expect(say(0).ids).not.toEqual(say(1).ids);
-    // Rows of like text differ by their keys alone.
+    // Rows with the same text differ only by their keys.
     const twins = generate(
       model,
       tokenizer,
@@ -237,7 +237,7 @@ describe("generation with the golden GPT-2", () => {
       "GenerationSession.fork: row: must be a whole number from 0 to 1, got 2",
     );
     expect(() => session.peek([1.5, null])).toThrow("GenerationSession.peek: row 0: a token id");
-    // A refused call has changed nothing.
+    // A refused call changes nothing.
     expect(session.rows()).toEqual([[1], [2]]);
     session.dispose();
     session.dispose();

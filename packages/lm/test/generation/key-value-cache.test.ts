@@ -33,7 +33,7 @@ const make = (capacities: readonly number[], leastSaving = 0) =>
 const extents = (cache: KeyValueCache) =>
   cache.rectangles.map(({ first, count, capacity }) => [first, count, capacity]);
 
-/** Keys [rows, H, width, E] that tell layer, row, head and column apart; values are the keys plus 0.5. */
+/** Keys [rows, H, width, E] that identify layer, row, head and column; values are the keys plus 0.5. */
 function block(
   layer: number,
   names: readonly number[],
@@ -78,7 +78,7 @@ function append(
   });
 }
 
-/** The column names that a layer's cache holds, row by row, checked to be whole in every head and in the values. */
+/** The column names in a layer's cache, by row, checked to be consistent in every head and in the values. */
 function columnsOf(cache: KeyValueCache, layer = LAYERS - 1): number[][] {
   return cache.rectangles.flatMap((rectangle) => {
     const [keys, values] = [rectangle.keys[layer]!, rectangle.values[layer]!];
@@ -114,7 +114,7 @@ describe("KeyValueCache", () => {
     expect(cache.capacities()).toEqual([112, 112, 112, 64, 32, 16]);
     expect(cache.bytes).toBe((3 * 112 + 64 + 32 + 16) * COLUMN);
     expect(cacheBytes(shape, [100, 98, 70, 60, 30, 3], 0)).toBe(cache.bytes);
-    // From the fourth row on 48 columns of three rows; from the fifth only 32 more of two.
+    // From the fourth row on it saves 48 columns of three rows; from the fifth only 32 more of two.
     using dear = make([100, 98, 70, 60, 30, 3], 130 * COLUMN);
     expect(extents(dear)).toEqual([
       [0, 3, 112],
@@ -122,7 +122,7 @@ describe("KeyValueCache", () => {
     ]);
     using undivided = make([100, 98, 70, 60, 30, 3], 1e9);
     expect(extents(undivided)).toEqual([[0, 6, 112]]);
-    // Rows that do not descend are held, too.
+    // Rows in any order are also held.
     using rising = make([3, 100]);
     expect(rising.capacities()).toEqual([16, 112]);
   });
@@ -189,7 +189,7 @@ describe("KeyValueCache", () => {
       ]);
       return (maxMemoryAllocated() - base) / held;
     };
-    // Beside what is moved, one of two layers.
+    // In addition to the moved memory, one of two layers.
     const [copied, moved] = [selected(false), selected(true)];
     expect(copied).toBeGreaterThan(1);
     expect(copied - moved).toBeGreaterThan(0.45);
@@ -209,7 +209,7 @@ describe("KeyValueCache", () => {
 });
 
 describe("CacheView", () => {
-  /** What the parts of a pass say, by row of the batch: the column names that each new token may see. */
+  /** The column names that each new token may attend to, by row of the batch. */
   function seen(
     view: CacheView,
     names: readonly number[],
@@ -235,7 +235,7 @@ describe("CacheView", () => {
     using cache = make([40, 40, 40, 10, 10]);
     const starts = [5, 2, 7, 1, 3];
     append(cache, { rows: range(0, 5), starts: [0, 0, 0, 0, 0], counts: starts });
-    // Rows that are neighbours in the cache, some that are not, and two rectangles.
+    // Adjacent and non-adjacent rows of the cache, and two rectangles.
     for (const rows of [
       [0, 1],
       [0, 2, 3, 4],
@@ -266,7 +266,7 @@ describe("CacheView", () => {
       scope(() =>
         view.append(0, ...block(0, [0, 1, 2], [5, 2, 0], 1)).map((part) => part.ranges(window).toArray()),
       );
-    // A row that is only padding looks at something that exists.
+    // A row of only padding attends to existing columns.
     expect(ranges(null)).toEqual([
       [
         [0, 0, 6],

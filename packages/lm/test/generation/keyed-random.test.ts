@@ -28,7 +28,7 @@ function correlation(a: readonly number[], b: readonly number[]): number {
 }
 
 describe("philox", () => {
-  // The known answers that the algorithm's authors publish for philox4x32 with 10 rounds.
+  // The authors' published known answers for philox4x32 with 10 rounds.
   const words = (text: string) => text.split(" ").map((word) => parseInt(word, 16));
   it.each([
     ["00000000 00000000 00000000 00000000", "00000000 00000000", "6627e8d5 e169c58d bc57ac4c 9b00dbd8"],
@@ -78,7 +78,7 @@ describe("keyedUniform", () => {
       [key({ stream: "" }), 0],
       [key({ stream: "tester\0" }), 0],
       [key({ stream: "ttseer" }), 0],
-      // Swapped parts must not meet.
+      // Swapped parts must not collide.
       [key({ node: 3, episode: 5 }), 0],
     ];
     expect(new Set(names.map(([name, index]) => keyedUniform(name, index))).size).toBe(names.length);
@@ -96,7 +96,7 @@ describe("keyedUniform", () => {
       const counts = Array.from({ length: 256 }, () => 0);
       for (let at = 0; at < 25_600; at += 1) counts[Math.floor(walk(at) * 256)]! += 1;
       const value = chiSquare(counts);
-      // 255 ± 5 standard deviations (√510 = 22.6): false alarms below one in a million; too even is wrong as well.
+      // 255 ± 5 standard deviations (√510 = 22.6): false alarms below one in a million; too even would also be wrong.
       expect(value, name).toBeGreaterThan(255 - 5 * 22.6);
       expect(value, name).toBeLessThan(255 + 5 * 22.6);
     }
@@ -134,5 +134,5 @@ describe("keyedUniform", () => {
   });
 });
 
-// Recorded from this implementation once philox itself matched its published answers.
+// Recorded from this implementation after philox matched its published answers.
 const KNOWN = [0.7093995304866506, 0.7922779482067682, 0.3078633043212077];

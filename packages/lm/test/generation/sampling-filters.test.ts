@@ -73,7 +73,7 @@ describe("filters", () => {
     actual.forEach((row, at) =>
       row.forEach((value, id) => {
         expect(value).toBeCloseTo(probabilities[at]![id]!, 6);
-        // What is ruled out is exactly so, and nothing else.
+        // Exactly the excluded candidates have probability zero.
         expect(value === 0).toBe(probabilities[at]![id] === 0);
       }),
     );
@@ -88,7 +88,7 @@ describe("filters", () => {
     "are correct over a large vocabulary, with the nucleus guessed first or sorted in full: %o",
     (sampling) => {
       const stream = new SeededStream(3, "logits");
-      // One row with a small nucleus, one whose nucleus no guess holds, one where everything is equal.
+      // One row with a small nucleus, one with a nucleus larger than any guess, one with equal probabilities.
       const [peaked] = randomLogits(stream, 1, 3000, 20) as [number[]];
       const [flat] = randomLogits(stream, 1, 3000, 0.1) as [number[]];
       const equal = Array.from({ length: 3000 }, () => 1);
@@ -98,7 +98,7 @@ describe("filters", () => {
           const reference = referenceFilter(row, new Set(), { maxNewTokens: 1, ...sampling }, []);
           let [difference, kept, keptReference] = [0, 0, 0];
           reference.forEach((value, id) => {
-            // At the edge of the nucleus float32 may keep one candidate more or less than float64.
+            // At the edge of the nucleus, float32 may keep one candidate more or less than float64.
             difference += Math.abs(value - actual[at]![id]!);
             kept += actual[at]![id]! > 0 ? 1 : 0;
             keptReference += value > 0 ? 1 : 0;
@@ -206,7 +206,7 @@ describe("drawing", () => {
     (actual as number[][]).forEach(([value], row) =>
       expect(value).toBeCloseTo(logSoftmax(logits[row]!)[[4, 9, 0][row]!]!, 5),
     );
-    // In 16 bits it is of the logits as they are there, with sums in float32.
+    // In 16 bits it is that of the rounded logits, with sums in float32.
     const [rounded, narrow] = scope(() => {
       const half = tensor(logits).to("bfloat16");
       const ids = idTensor([4, 9, 0], "cpu").view([3, 1]);
@@ -236,7 +236,7 @@ describe("resolveSampling", () => {
   });
 });
 
-// Filters are pure: they never write into what they were given.
+// Filters are pure: they never modify their inputs.
 describe("pure functions", () => {
   it("leave the logits unchanged", () => {
     const logits: Tensor = tensor([[3, 1, 2]]);

@@ -14,7 +14,7 @@ describe.each(goldenModels)("full windows and rewritten rows over the golden %s"
     using session = open(given, { log: (message) => messages.push(message) });
     const sampling: Sampling = { maxNewTokens: 10, topK: 30 };
     const spoken = session.generate(sampling, keysOf(3));
-    // Nothing had been read before the text was cut, so nothing was read twice.
+    // Nothing had been prefilled before the truncation, so nothing was prefilled twice.
     expect(session.counters).toMatchObject({ tokensRead: 2 * (contextLength - 10) + 4, tokensReread: 0 });
     const context = given.map((prompt, row) => {
       const expected = referenceGenerate(golden.model, golden.tokenizer, prompt, sampling, keysOf(3)[row]!);
@@ -29,7 +29,8 @@ describe.each(goldenModels)("full windows and rewritten rows over the golden %s"
     expectClose(session.read(heard), expected);
     expect(session.rows()).toEqual(context);
     const dropped = context.filter((ids) => ids.length === contextLength).length;
-    // What a full row had left after the cut and read before: all but the new tokens and the pending one.
+    // Tokens of a full row that remain after truncation and were prefilled before: all but the new ones and the pending
+    // one.
     expect(session.counters.tokensReread).toBeLessThanOrEqual(dropped * contextLength);
     if (name === "gpt2") expect(session.counters.tokensReread).toBeGreaterThan(0);
     using child = session.fork([0, 0, 2]);
@@ -75,7 +76,7 @@ describe.each(goldenModels)("full windows and rewritten rows over the golden %s"
     context
       .slice(0, 2)
       .forEach((ids, row) => expect(ids.slice(0, pinned[row])).toEqual(given[row]!.slice(0, pinned[row])));
-    // Forks keep their pins, and rows that had less than was pinned do not pin what came later.
+    // Forks keep their pinned ids, and rows that were shorter than the pinned number do not pin later ids.
     using child = session.fork([0, 3]);
     const more = prompts([contextLength - 4, contextLength - 4]);
     expectClose(
@@ -137,14 +138,14 @@ describe.each(goldenModels)("full windows and rewritten rows over the golden %s"
     expectClose(session.read(heard), fresh.read(heard));
     expect(session.rows()).toEqual(fresh.rows());
     const forwarded = texts.map((text, row) => {
-      // What was sampled last has not been through the model yet; what is known of the others is kept.
+      // The last sampled id has not been processed yet; the cache of the others is kept.
       const spokenIds = spoken.kept[row]!;
       const wasCached = ids[row]!.length - (spoken.ids[row]!.length === 6 && spokenIds === 6 ? 1 : 0);
       return text.length - Math.min(common[row]!, wasCached) + heard[row]!.length;
     });
     const done = session.counters.tokensForwarded - before.tokensForwarded;
     expect(done).toBe(forwarded.reduce((sum, count) => sum + count, 0));
-    // Only the row that ends earlier than before reads an id again: its last one.
+    // Only the row that became shorter processes an id again: its last one.
     expect(session.counters.tokensReread - before.tokensReread).toBe(1);
     const said = session.generate(sampling, keysOf(6, 1));
     expectSame(said, fresh.generate(sampling, keysOf(6, 1)));

@@ -210,7 +210,7 @@ describe.each(goldenModels)("a session over the golden %s", (_, folder) => {
     expect(bytesOf([...short, long])).toBe(bytesOf(short) + bytesOf([long]));
   });
 
-  /** Utterances of very different lengths: a third of the vocabulary ends them. */
+  /** Texts of very different lengths: a third of the vocabulary ends them. */
   const endIds = () =>
     Array.from({ length: Math.floor(golden.model.config.vocabSize / 12) }, (_, at) => at * 12 + 5);
 
@@ -245,16 +245,16 @@ describe.each(goldenModels)("a session over the golden %s", (_, folder) => {
       expectSame(result.second, base!.second);
       expect(result.rows).toEqual(base!.rows);
       expect(result.counters.tokensGenerated).toBe(base!.counters.tokensGenerated);
-      // All but the one without any memory read everything once.
+      // All but the one without memory prefill everything once.
       if (at < variants.length - 1) expect(result.counters.tokensReread).toBe(0);
     });
-    // Compaction is worth something: what is left is the padding of ragged texts and the last few steps.
+    // Compaction has an effect: only the padding of texts of different lengths and the last few steps remain.
     expect(results[1]!.counters.tokensPadded).toBeLessThan(0.7 * results[0]!.counters.tokensPadded);
   });
 
   it("removes what a stop string cut off, and continues from there", () => {
     const given = prompts([6, 3, 9, 4]);
-    // Stop strings that do occur: a piece of what each row says without any.
+    // Stop strings that occur: a piece of each row's text without stop strings.
     using free = open(given);
     const sampling: Sampling = { maxNewTokens: 20, topK: 60 };
     const { text } = free.generate(sampling, keysOf(4));
@@ -271,7 +271,7 @@ describe.each(goldenModels)("a session over the golden %s", (_, folder) => {
         for (const stop of stopStrings) expect(cut.text[row]).not.toContain(stop);
         expect(cut.logprobs[row]).toHaveLength(ids.length);
       });
-      // Where a row ended by itself, the id that ended it does not stay.
+      // If a row ended by itself, its end id does not stay.
       const whole = given.map((prompt, row) => [...prompt, ...cut.ids[row]!.slice(0, cut.kept[row])]);
       expect(session.rows()).toEqual(whole);
       const heard = prompts([3, 1, 2, 2]);
@@ -329,7 +329,7 @@ describe.each(goldenModels)("a session over the golden %s", (_, folder) => {
       expected[2]!.slice(1, 4),
     ]);
     expect(spans.counters.tokensRead).toBe(24);
-    // The last hidden state predicts the first of what comes now.
+    // The last hidden state predicts the first new token.
     expectClose(spans.read([[3, 4], [5], [6]], { score: [[[0, 1]], [[0, 1]], []] }), [
       referenceLogprobs(golden.model, [...given[0]!, ...heard[0]!], [3]),
       referenceLogprobs(golden.model, [...given[1]!, ...heard[1]!], [5]),
@@ -373,7 +373,7 @@ describe.each(goldenModels)("a session over the golden %s", (_, folder) => {
     using free = open(given, { endIds: [] });
     const sampling: Sampling = { maxNewTokens: 8 };
     const { ids } = free.generate(sampling, keysOf(6));
-    // Whatever the third token is ends a row: by an end id or a stop id, with text or without.
+    // The third token ends a row: as an end id or a stop id, with or without text.
     const third = [...new Set(ids.map((row) => row[2]!))];
     const silent = new Set([third[0]!, third[1]!, third[2]!]);
     const quiet = {
@@ -414,13 +414,13 @@ describe.each(goldenModels)("a session over the golden %s", (_, folder) => {
   });
 
   it("prefills each token of a tree once: the counters equal the minimum of the tree", () => {
-    // Two episodes, width 2, depth 3, as rollouts grow them: tester and target are one model here.
+    // Two episodes, width 2, depth 3, grown like rollouts: tester and target are the same model.
     const given = prompts([5, 8]);
     const work = new WorkCounters();
     const sampling: Sampling = { maxNewTokens: 6, topK: 50 };
     const sessions = [open(given, { work, endIds: endIds() })];
-    // The minimum: what is given is read once, what is sampled is sampled once, and what stays in a text and has a
-    // successor (or is read at the end) goes through the network once for all texts that share it.
+    // The minimum: given tokens are prefilled once, sampled tokens are sampled once, and tokens that stay in a text and
+    // have a successor (or are prefilled at the end) are processed once for all texts that share them.
     let generated = 0;
     let read = given.reduce((sum, ids) => sum + ids.length, 0);
     let forwarded = read;
@@ -469,7 +469,7 @@ describe.each(goldenModels)("a session over the golden %s", (_, folder) => {
     expect(budget.used).toBeLessThanOrEqual(budget.limit);
     expect(session.counters.tokensReread).toBeGreaterThan(0);
     expect(session.counters.tokensGenerated).toBe(free.counters.tokensGenerated);
-    // Given tokens are given once; all that is above is what was read again.
+    // Given tokens are given once; the excess is what was prefilled again.
     expect(session.counters.tokensRead - session.counters.tokensReread).toBe(free.counters.tokensRead);
     session.dispose();
     expect(budget.used).toBe(child.cacheBytes);

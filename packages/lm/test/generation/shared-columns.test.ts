@@ -32,7 +32,7 @@ describe("sharedColumns", () => {
     expect(read([childOf(row(8)), childOf(row(8))])).toBeNull();
     const parent = row(8);
     expect(read([parent.child(0), parent.child(1)])).toBeNull();
-    // Nothing was read yet.
+    // Nothing was prefilled yet.
     const unread = row(0);
     expect(read([childOf(unread), childOf(unread)])).toBeNull();
   });

@@ -38,7 +38,7 @@ const tokenizer: TokenDecoder = {
   decode: (ids) => new TextDecoder().decode(Uint8Array.from(ids.flatMap((id) => [...bytes[id]!]))),
 };
 
-/** Feeds ids one by one, as decoding does. */
+/** Feeds ids one by one, like decoding. */
 function run(ids: readonly number[], stops: readonly string[]) {
   const detector = new StopDetector(tokenizer, stops);
   for (let count = 1; count <= ids.length; count += 1) {

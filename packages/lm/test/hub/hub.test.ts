@@ -48,7 +48,7 @@ const isListing = (request: IncomingMessage) => request.url!.startsWith("/api/mo
 const pathOf = (request: IncomingMessage) =>
   decodeURIComponent(request.url!.split(`/resolve/${COMMIT}/`)[1] ?? "");
 
-/** A hub that behaves. */
+/** A well-behaved hub. */
 const good: Handler = (request, response) => {
   if (isListing(request)) {
     response.end(JSON.stringify({ sha: COMMIT, siblings: siblings() }));
@@ -167,7 +167,7 @@ describe("downloadModel", () => {
     const folder = await downloadModel("owner/name", options());
     expect(readFileSync(join(folder, "nested/model.safetensors")).equals(weights)).toBe(true);
     expect(drops).toBeGreaterThanOrEqual(9);
-    // Every later request asked only for what was missing.
+    // Every later request asked only for the missing bytes.
     const ranges = requests
       .filter((request) => request.url.includes("safetensors"))
       .map((request) => request.range);

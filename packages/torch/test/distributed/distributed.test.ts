@@ -41,7 +41,7 @@ async function freePort(): Promise<number> {
 /**
  * Runs a scenario of rank.ts on all ranks.
  *
- * @param mercy milliseconds after the end of the first rank in which the others may end by themselves
+ * @param mercy milliseconds after the exit of the first rank in which the others may exit by themselves
  */
 async function run(
   scenario: string,
@@ -126,7 +126,7 @@ describe("a group of processes", () => {
       expect(at - ended[3]!.at).toBeLessThan(5000);
     }
     expect(ended[0]!.lines.at(-1)).toEqual({ lost: 3 });
-    // Rank 1 computed and could say nothing; rank 0 spoke for all.
+    // Rank 1 was computing and could not report; rank 0 reported for all.
     expect(ended.map(({ errors }) => errors)).toEqual(["", "", "", ""]);
     expect(ended[2]!.lines.at(-1)).toEqual({ lost: 3 });
   });
@@ -194,7 +194,7 @@ describe("a group of processes", () => {
 
 const ip = (...args: string[]) => spawnSync("ip", args, { encoding: "utf8" }).status === 0;
 const space = `astra${process.pid}`;
-/** Two machines, as namespaces of this one, with a cable between them; needs root and iproute2. */
+/** Two machines, as network namespaces of this one with a virtual cable between them; needs root and iproute2. */
 const hasCable =
   ip("netns", "add", `${space}-0`) &&
   ip("netns", "add", `${space}-1`) &&
@@ -251,7 +251,7 @@ describe.skipIf(!hasCable)("two machines", () => {
 describe("joining", () => {
   const alone = { rank: 1, worldSize: 2, masterAddress: "127.0.0.1", timeout: 5 };
 
-  /** In a process of its own, since a process joins once. */
+  /** In a separate process, since a process can join only once. */
   async function failure(options: object): Promise<{ message: string; seconds: number; errors: string }> {
     const text = `
       import { distributed } from ${JSON.stringify(new URL("../../src/index.ts", import.meta.url).href)};

@@ -60,7 +60,7 @@ describe("launchers", () => {
     ],
     ["no launcher", {}, null],
     ["a group of one", { RANK: "0", WORLD_SIZE: "1" }, null],
-    // A batch script has the variables of Slurm, and is no task of srun.
+    // A batch script has Slurm's variables, but is not a task of srun.
     ["a batch script of Slurm", { SLURM_PROCID: "0", SLURM_NTASKS: "8", SLURM_JOB_ID: "1" }, null],
   ])("%s", (_, environment, options) => {
     expect(launchedOptions(environment)).toEqual(options);
