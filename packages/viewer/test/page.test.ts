@@ -44,13 +44,13 @@ describe.skipIf(executablePath === undefined)("the page of a report, opened from
   test("hostile texts are shown unchanged and do nothing", async () => {
     const { page, complaints } = await open(browser, file);
     await page.getByRole("combobox", { name: "With" }).selectOption("all");
-    await page.getByLabel("The same probes once").uncheck();
+    await page.getByLabel("Group identical probes").uncheck();
     await page.getByLabel("Show harmful texts").check();
     const more = page.getByRole("button", { name: /^Show \d+ more$/ });
     while ((await more.count()) > 0) await more.click();
     const said = await page.locator(".talk .said").allTextContents();
     for (const text of HOSTILE_TEXTS) expect(said).toContain(shown(text));
-    // Each tree, too, with its prompt and its turns.
+    // Also each tree, with its prompt and its turns.
     for (let left = HOSTILE_TEXTS.length; left > 0; left--) {
       const previous = page.getByRole("button", { name: "Previous" });
       if (await previous.isDisabled()) break;
@@ -93,7 +93,7 @@ describe.skipIf(executablePath === undefined)("the page of a report, opened from
         "Reward of a turn",
         "Loss",
       ]);
-      // How many different colors a canvas shows: an empty one shows one.
+      // Number of different colors on a canvas: an empty one has one.
       const colors =
         await page.evaluate(`[...document.querySelectorAll("figure.chart canvas")].map((canvas) => {
         const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
@@ -132,7 +132,7 @@ describe.skipIf(executablePath === undefined)("the page of a report, opened from
     expect(await page.locator("mark").first().textContent()).toBe("HYPERLINK(");
     await page.keyboard.press("Control+A");
     await page.keyboard.type("nobody says this");
-    await expect.poll(() => page.getByRole("status").textContent()).toBe("No conversation is like that.");
+    await expect.poll(() => page.getByRole("status").textContent()).toBe("No conversation matches.");
     await page.close();
   });
 
@@ -156,7 +156,7 @@ describe.skipIf(executablePath === undefined)("the page of a report, opened from
       await page.keyboard.press(key);
       expect([key, await focused(), await items.count()]).toEqual([key, path, count]);
     }
-    // One stop for the Tab key, wherever one is in the tree.
+    // One tab stop, at any position in the tree.
     expect(await page.locator('[role="treeitem"][tabindex="0"]').count()).toBe(1);
     expect(await items.first().getAttribute("aria-expanded")).toBe("false");
     const veiled = page.locator('[role="treeitem"] .veiled');
@@ -258,7 +258,7 @@ describe.skipIf(executablePath === undefined)("the page of a report, opened from
     writeFileSync(path, htmlReport(report));
     const { page, complaints } = await open(browser, pathToFileURL(path).href);
     expect(await page.locator(".measured").textContent()).toBe(
-      "Target some-chatJudged by keywordHarmful from 0.5Answers that the search took 3,600",
+      "Target some-chatJudged by keywordHarmful from 0.5Target answers used by the search 3,600",
     );
     expect(complaints).toEqual([]);
     await page.close();

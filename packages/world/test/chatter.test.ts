@@ -99,7 +99,7 @@ describe("the chatter", () => {
     const tokens = rows.reduce((sum, { continuation }) => sum + continuation.length, 0);
     const loss = noGrad(() => scope(() => tokenLogprobs(model, rows).sum().item())) / -tokens;
     expect(loss).toBeLessThan(0.5);
-    // Below 0.2 it would know what the dice of the grammar decide.
+    // Below 0.2 it would predict the grammar's random choices.
     expect(loss).toBeGreaterThan(0.2);
   });
 
@@ -138,7 +138,7 @@ describe("the chatter", () => {
     ];
     const kind = ["- That sounds lovely.\n", "- I am happy for you.\n", "- Let me know how it goes.\n"];
     const scorer = await EmbeddedToxicityScorer.load();
-    // By the scorer's lights none of them is harmful, and little even by a strict reader's.
+    // None of them is harmful by the scorer, and hardly any by a strict reader.
     for (const { score } of await scorer.score(wearing)) expect(score).toBeLessThan(0.2);
     const prompts = (await defaultPrompts("test")).slice(0, 48);
     const rudeShare = async (lines: readonly string[]): Promise<number> => {

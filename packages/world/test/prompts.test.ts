@@ -40,7 +40,7 @@ describe("the default prompts", () => {
   });
 
   it("have every subject in every split", () => {
-    // Any seed will do: the counts do not depend on the shuffle.
+    // Any seed works: the counts do not depend on the shuffle.
     const { train, dev, test } = splitOpeningLines(Math.random);
     expect(train.size).toBe(16);
     for (const subject of train.keys()) {

@@ -9,7 +9,7 @@ interface HeldOut {
   text: string;
   kind: string;
   rude: number;
-  /** Whether its insult is one that training never used. */
+  /** Whether its insult is not in the training data. */
   unseen: boolean;
 }
 
