@@ -60,7 +60,7 @@ export async function loadCausalLM(checkpoint: string, options: LoadOptions = {}
  * Loads a model of any kind.
  *
  * @param familyFor the family for a config.json
- * @param complete what else decides about the configuration, read before the weights
+ * @param complete completes the configuration before the weights are read
  */
 async function load<C extends { readonly vocabSize: number; readonly layers: number }, M>(
   checkpoint: string,
@@ -187,7 +187,7 @@ async function readConfig(directory: string): Promise<JsonFields> {
   return fields;
 }
 
-/** The scales of quantized weights are in tensors of their own: without them the others are other weights. */
+/** The scales of quantized weights are in separate tensors: without them the weights would be wrong. */
 function requireUnquantized(fields: JsonFields): void {
   for (const name of ["quantization_config", "compression_config"]) {
     if (!fields.has(name)) continue;
@@ -259,7 +259,8 @@ function configToSave(model: CausalLM): Record<string, unknown> {
     architectures: [architecture],
     model_type: modelType,
     [dtypeKey]: model.dtype,
-    // False where a file had two tables though its config.json says one. Where it is true, a family's default says so, too.
+    // False if the file had two tables although its config.json declares one. If true, the family's default is also
+    // true.
     ...(tiedEmbeddings ? {} : { tie_word_embeddings: false }),
   };
 }

@@ -79,7 +79,7 @@ export class LoRA implements Adapter {
   /**
    * The configuration of the adapter in a folder; null if there is none.
    *
-   * @throws UsageError for one of another kind than is supported
+   * @throws UsageError for an unsupported kind
    */
   static async configurationOf(directory: string): Promise<Required<LoRAConfiguration> | null> {
     const fields = await readJsonIfThere(join(directory, ADAPTER_CONFIGURATION));

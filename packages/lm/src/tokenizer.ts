@@ -60,7 +60,7 @@ export class Tokenizer {
   readonly settings: Readonly<Record<string, unknown>>;
   /** The original files, by name, byte for byte. */
   readonly directoryFiles: ReadonlyMap<string, Uint8Array>;
-  /** These, and config.json: what `fromFiles` makes the same tokenizer of, in another thread for example. */
+  /** These, and config.json: input of `fromFiles` to create the same tokenizer, for example in another thread. */
   readonly definingFiles: ReadonlyMap<string, Uint8Array>;
 
   #fingerprint: string | null = null;
@@ -307,8 +307,8 @@ export class Tokenizer {
   }
 
   /**
-   * Refuses a rebuilt tokenizer that loses the space between two words which it knows: its class is one for other
-   * vocabularies. Tokenizers that change words themselves, by lower-casing or for want of a token, are left alone.
+   * Refuses a rebuilt tokenizer that loses the space between two known words: its class is for other vocabularies.
+   * Tokenizers that change words themselves, by lower-casing or for lack of a token, are accepted.
    */
   #checkWords(file: string, rebuiltBy: NamedClass): void {
     const read = (text: string) => this.decode(this.encode(text)).trim();

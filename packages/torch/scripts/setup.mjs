@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 /**
- * Makes the engine of an installed package ready, as `npx astra-rl setup` does: finds or installs libtorch, builds the
- * addon beside it. A clone's own set-up (npm run setup) does the same and more.
+ * Prepares the engine of an installed package, like `npx astra-rl setup`: finds or installs libtorch, and builds the
+ * addon. A clone's own set-up (npm run setup) does the same and more.
  *
  *   node scripts/setup.mjs [--quiet] [--force]
  */

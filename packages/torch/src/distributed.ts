@@ -51,7 +51,7 @@ interface ProcessGroup {
 const ALONE: ProcessGroup = { rank: 0, worldSize: 1, timeout: 0 };
 let group: ProcessGroup = ALONE;
 
-/** Milliseconds that a failed collective leaves to the watch, which is told of the end of a rank by itself. */
+/** Milliseconds that a failed collective waits for the watch, which detects the exit of a rank itself. */
 const LOST_FIRST = 1500;
 
 /** Tensors travel in groups of about this size, since small ones are copied: large enough for full bandwidth. */
@@ -116,7 +116,7 @@ export async function initProcessGroup(options: ProcessGroupOptions): Promise<vo
   await shareProcessors();
 }
 
-/** @throws AstraError for ranks whose libtorch differs, which would not compute the same */
+/** @throws AstraError for ranks with different libtorch versions, which would not compute the same */
 async function checkEngines(): Promise<void> {
   const { version, isa } = addon().information();
   const all = await allGatherObject({ version, isa });
@@ -144,7 +144,7 @@ const ADVICE =
   "check that all ranks were started, that they share address, port and world size, that nothing else uses the port, and " +
   "that all machines have the same version of libtorch";
 
-/** The address of this machine that packets to another one leave from; others reach this process there. */
+/** The local address of packets to another machine; others reach this process there. */
 function addressTowards(address: string, family: number): Promise<string> {
   return new Promise((resolve, reject) => {
     const socket = createSocket(family === 6 ? "udp6" : "udp4");
@@ -152,7 +152,7 @@ function addressTowards(address: string, family: number): Promise<string> {
       socket.close();
       reject(new AstraError(`distributed: there is no way to ${address}: ${cause.message}`, { cause }));
     });
-    // Sends nothing: any port will do.
+    // Sends nothing: any port works.
     socket.connect(9, address, () => {
       const own = socket.address().address;
       socket.close();
@@ -220,17 +220,17 @@ export async function barrier(): Promise<void> {
   await allGatherObject(null);
 }
 
-/** Leaves the group once all ranks have come here, so that no rank takes the end of another for a failure. */
+/** Leaves the group once all ranks have called it, so that no rank mistakes the exit of another for a failure. */
 export async function destroyProcessGroup(): Promise<void> {
   if (group.worldSize > 1) {
     addon().leaveGroup();
     await barrier();
   }
-  // Not ALONE itself: a process joins one group in its life, as the addon never frees it.
+  // Not ALONE itself: a process joins only one group, as the addon never frees it.
   group = { ...ALONE };
 }
 
-/** Ends the other ranks, as this one ends, too, and has said why. */
+/** Ends the other ranks, since this one exits and has reported why. */
 export function announceFailure(): void {
   if (group.worldSize > 1) addon().announceFailure();
 }
@@ -243,7 +243,7 @@ function settled<T = void>(
     start((error, result) => {
       if (error === null) resolve(result as T);
       else {
-        // Where a rank has ended, `onLost` says which, and ends this process.
+        // If a rank has exited, `onLost` reports which, and ends this process.
         setTimeout(() => {
           reject(
             new AstraError(
@@ -257,7 +257,7 @@ function settled<T = void>(
   });
 }
 
-/** Handles in groups of about BUCKET_BYTES, in order: the layout decides the last bits of a sum. */
+/** Handles in groups of about BUCKET_BYTES, in order: the layout determines the last bits of a sum. */
 function buckets(tensors: readonly Tensor[]): number[][] {
   const all: number[][] = [];
   let space = 0;

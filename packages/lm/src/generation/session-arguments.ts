@@ -1,4 +1,4 @@
-// What callers pass to a session, and the checks of it.
+// The arguments of a session, and their checks.
 import { describeValue, UsageError } from "@astra-rl/torch";
 import type { CausalLM } from "../causal-lm.js";
 import { checkTokenIds, standIn } from "../token-ids.js";
@@ -80,7 +80,7 @@ export function pinsOf(
   return pins;
 }
 
-/** The indices within the spans. @throws UsageError for spans that are not ascending or leave the ids */
+/** The indices within the spans. @throws UsageError for spans that are not ascending or outside the ids */
 export function indicesOf(where: string, spans: readonly ScoredSpan[], length: number): number[] {
   const indices: number[] = [];
   let end = 0;

@@ -1,4 +1,4 @@
-/** Jinja's tests: what stands after `is`. */
+/** Jinja's tests: the names after `is`. */
 import { bind, required } from "./arguments.js";
 import { compare, contains, equals, isNumeric, numeric, remainderOf } from "./operators.js";
 import { text } from "./representation.js";
@@ -65,7 +65,7 @@ const TESTS: Readonly<Record<string, Test>> = {
     const wanted = required("sameas", other);
     if (typeof value !== "bigint" && typeof value !== "number" && typeof value !== "string")
       return value === wanted;
-    // Whether two equal numbers or texts are one object is up to Python's memory.
+    // Whether two equal numbers or texts are the same object depends on Python's memory.
     if (typeof value === typeof wanted) throw new Unsupported("the test sameas on numbers and texts");
     return false;
   },

@@ -24,7 +24,7 @@ export interface SettingsFiles {
   settings: Json;
   specialTokensMap: Json | null;
   addedTokens: Json | null;
-  /** config.json: has a say in which class it is. */
+  /** config.json: also determines the class. */
   model: Json | null;
 }
 

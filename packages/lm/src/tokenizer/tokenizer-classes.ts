@@ -76,7 +76,7 @@ interface Rebuilder {
   rebuild(from: Given): { model?: Json } & Json;
 }
 
-/** What a class rebuilds a tokenizer from. */
+/** The inputs from which a class rebuilds a tokenizer. */
 interface Given {
   /** Whether the definition is that of a tokenizer.json, rather than made of other files. */
   isFile: boolean;
@@ -97,7 +97,7 @@ const byteLevel = (addPrefixSpace: boolean, useRegex = true) => ({
 const around = (before: string | null, behind: string | null) => ({ [AROUND]: [before, behind] });
 export const AROUND = Symbol("tokens around a text");
 
-/** A class with byte-level BPE. @param parts what else it has */
+/** A class with byte-level BPE. @param parts its other parts */
 const byteLevelBpe = (
   defaults: Rebuilder["defaults"],
   parts: (from: Given) => Json = () => ({}),
@@ -114,7 +114,9 @@ const byteLevelBpe = (
   }),
 });
 
-/** The tokens around a text that tokenizer_config.json asks for, which Python reads only if there is no tokenizer.json. */
+/**
+ * The tokens around a text requested by tokenizer_config.json, which Python reads only if there is no tokenizer.json.
+ */
 function asAsked({ flag, token, isFile }: Given): unknown {
   const asked = (flagName: string, name: string) => (!isFile && flag(flagName, false) ? token(name) : null);
   return around(asked("add_bos_token", "bos_token"), asked("add_eos_token", "eos_token"));

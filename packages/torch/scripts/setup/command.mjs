@@ -11,7 +11,7 @@ export function onPath(name, searchPath = process.env.PATH ?? "") {
       accessSync(candidate, constants.X_OK);
       if (statSync(candidate).isFile()) return candidate;
     } catch {
-      // Not here: the next directory of the path.
+      // Not here: try the next directory of the path.
     }
   }
   return null;

@@ -1,7 +1,7 @@
 import { SetupProblem } from "./problem.mjs";
 
 /**
- * Stops on systems that nothing has been built for yet, before anything is looked for that is not there.
+ * Stops on unsupported systems, before anything else is checked.
  *
  * @param {string} platform
  * @throws {SetupProblem}
@@ -16,10 +16,10 @@ export function checkPlatform(platform = process.platform) {
 }
 
 /**
- * What a compiler leaves out of the engine, as a sentence; null where it leaves out nothing.
+ * What a compiler cannot build of the engine, as a sentence; null if it can build all.
  *
- * @param {string} description what it answers to --version
- * @param {string} version what it answers to -dumpversion
+ * @param {string} description its output for --version
+ * @param {string} version its output for -dumpversion
  */
 export function compilerShortcoming(description, version, architecture = process.arch) {
   if (architecture !== "x64") return null;
