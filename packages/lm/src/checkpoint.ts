@@ -193,8 +193,8 @@ function requireUnquantized(fields: JsonFields): void {
     if (!fields.has(name)) continue;
     throw fields.error(
       name,
-      "absent: quantized weights (fp8, GPTQ, AWQ, bitsandbytes) are not supported; take the checkpoint before it was quantized, or " +
-        "store it in 16 bits once, in Python (from_pretrained, model.dequantize(), save_pretrained)",
+      "absent: quantized weights (fp8, GPTQ, AWQ, bitsandbytes) are not supported; use the original checkpoint, or " +
+        "convert it to 16 bits in Python (from_pretrained, model.dequantize(), save_pretrained)",
     );
   }
 }
@@ -286,6 +286,6 @@ async function checkReplaceable(target: string): Promise<void> {
   }
   if (names.length === 0 || names.includes("config.json")) return;
   throw new UsageError(
-    `${target}: must be a new folder, an empty one or a checkpoint, but it holds ${describeValue(names)}`,
+    `${target}: must be a new folder, an empty one or a checkpoint, but it contains ${describeValue(names)}`,
   );
 }

@@ -41,7 +41,7 @@ export function parsePeftConfiguration(fields: JsonFields): Required<LoRAConfigu
   if (!INITIALIZATIONS.includes(initialization)) {
     throw fields.error(
       "init_lora_weights",
-      `one of ${INITIALIZATIONS.map((each) => JSON.stringify(each)).join(", ")}: others change the base's weights, too; save ` +
+      `one of ${INITIALIZATIONS.map((each) => JSON.stringify(each)).join(", ")}: others also change the base's weights; save ` +
         `the adapter as a plain one in Python (save_pretrained with path_initial_model_for_weight_conversion)`,
     );
   }

@@ -129,7 +129,9 @@ export class LoRA implements Adapter {
       const extra = [...file.tensors.keys()].filter((key) => !matrices.has(moduleOf(key)));
       if (extra.length > 0) {
         dispose([...matrices.values()]);
-        throw new UsageError(`${path}: holds "${extra[0]}", which no target module of this model has`);
+        throw new UsageError(
+          `${path}: contains "${extra[0]}", which belongs to no target module of this model`,
+        );
       }
       return new LoRA(configuration, matrices, projections);
     } finally {

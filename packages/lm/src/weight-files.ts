@@ -103,7 +103,7 @@ async function openShards(directory: string, format: WeightFormat): Promise<Map<
       let file = opened.get(name);
       if (file === undefined) opened.set(name, (file = format.open(join(directory, name))));
       if (!file.tensors.has(key)) {
-        throw new UsageError(`${place}: says that ${describeValue(key)} is in ${name}, but it is not there`);
+        throw new UsageError(`${place}: maps ${describeValue(key)} to ${name}, which does not contain it`);
       }
       files.set(key, file);
     }

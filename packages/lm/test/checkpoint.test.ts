@@ -348,7 +348,7 @@ describe("sharded weights", () => {
     [
       "a tensor in the wrong file",
       (map) => void (map["nobody"] = "model-2.safetensors"),
-      /says that "nobody" is in model-2\.safetensors, but it is not there/,
+      /maps "nobody" to model-2\.safetensors, which does not contain it/,
     ],
   ])("refuse %s", async (_, change, message) => {
     await shard(change);
@@ -417,7 +417,7 @@ describe("saveCausalLM", () => {
     const occupied = join(folder, "occupied");
     await mkdir(occupied);
     await writeFile(join(occupied, "thesis.txt"), "");
-    await expect(saveCausalLM(occupied, model, tokenizer)).rejects.toThrow(/but it holds \["thesis\.txt"\]/);
+    await expect(saveCausalLM(occupied, model, tokenizer)).rejects.toThrow(/but it contains \["thesis\.txt"\]/);
     await expect(saveCausalLM(join(folder, "config.json"), model, tokenizer)).rejects.toThrow(UsageError);
     await expect(saveCausalLM(join(folder, "config.json", "x"), model, tokenizer)).rejects.toThrow(
       UsageError,

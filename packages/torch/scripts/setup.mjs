@@ -40,7 +40,7 @@ try {
     error instanceof SetupProblem
       ? `${error.report()}\n`
       : known
-        ? `setup: ${error.path ?? stateFolder}: may not be written (${error.code}); install the package where you may write\n`
+        ? `setup: ${error.path ?? stateFolder}: cannot be written (${error.code}); install the package in a writable folder\n`
         : `setup: internal: ${error.stack}\n`,
   );
   process.exitCode = known ? 2 : 1;

@@ -73,11 +73,11 @@ export async function initProcessGroup(options: ProcessGroupOptions): Promise<vo
       `distributed: ${name} must be between 0 and 10⁷ seconds, got ${describeValue(seconds)}`,
     );
   }
-  if (group !== ALONE) throw new UsageError("distributed: this process has joined a group already");
+  if (group !== ALONE) throw new UsageError("distributed: this process has already joined a group");
   if (!servesRendezvous && addon().information().version.startsWith("1.")) {
     throw new UsageError(
-      `distributed: torchrun's own store does not answer libtorch ${addon().information().version}; set ` +
-        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 for torchrun, so that rank 0 has a store of its own",
+      `distributed: torchrun's own store is incompatible with libtorch ${addon().information().version}; set ` +
+        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 for torchrun, so that rank 0 has its own store",
     );
   }
   const where = `${masterAddress}:${masterPort}`;
@@ -150,7 +150,7 @@ function addressTowards(address: string, family: number): Promise<string> {
     const socket = createSocket(family === 6 ? "udp6" : "udp4");
     socket.once("error", (cause) => {
       socket.close();
-      reject(new AstraError(`distributed: there is no way to ${address}: ${cause.message}`, { cause }));
+      reject(new AstraError(`distributed: ${address} cannot be reached: ${cause.message}`, { cause }));
     });
     // Sends nothing: any port works.
     socket.connect(9, address, () => {
@@ -202,7 +202,7 @@ export async function allGatherObject<T>(value: T): Promise<T[]> {
     bytes = serialize(value);
   } catch (cause) {
     throw new UsageError(
-      `distributed: a value cannot travel between processes: ${(cause as Error).message}; use plain data`,
+      `distributed: a value cannot be sent between processes: ${(cause as Error).message}; use plain data`,
       { cause },
     );
   }

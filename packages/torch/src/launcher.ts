@@ -105,7 +105,7 @@ function masterAddress(environment: Environment, launcher: Launcher, isLocal: bo
   if (address !== undefined && address !== "") return address;
   if (isLocal) return "127.0.0.1";
   throw new UsageError(
-    `distributed: ${launcher.rank} says that this is one of several processes, and MASTER_ADDR is not set; set MASTER_ADDR ` +
+    `distributed: ${launcher.rank} indicates one of several processes, but MASTER_ADDR is not set; set MASTER_ADDR ` +
       "to the machine of rank 0, and MASTER_PORT to a free port of it",
   );
 }

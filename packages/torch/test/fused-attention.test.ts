@@ -489,7 +489,7 @@ describe.each(types)("fusedAttention of %s", (dtype) => {
       for (const each of elsewhere) expect(attempt(...each)).toBeNull();
       expect(attempt(query, query, query, [given(1, 1, 2), given(8, 1, 1)])).not.toBeNull();
       expect(() => attempt(query, key, 3 as unknown as Tensor)).toThrow(
-        "fusedAttention: a Tensor is wanted, got 3",
+        "fusedAttention: expected a Tensor, got 3",
       );
     });
   });

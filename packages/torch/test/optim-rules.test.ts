@@ -39,7 +39,7 @@ describe("createOptimizer", () => {
     "refuses the name %j and lists those that exist",
     (name) => {
       expect(refusal(() => make(name))).toBe(
-        `optimizer: there is none named ${JSON.stringify(name)}; choose one of adam, adamw, sgd, rmsprop, adagrad`,
+        `optimizer: unknown name ${JSON.stringify(name)}; available: adam, adamw, sgd, rmsprop, adagrad`,
       );
     },
   );
@@ -93,7 +93,7 @@ describe("hyper-parameters out of range", () => {
 
   it("refuses an option that does not exist and lists those that do", () => {
     expect(refusal(() => make("sgd", { lr: 0.1 }))).toBe(
-      'sgd: there is no option "lr"; the options are learningRate, momentum, dampening, weightDecay, nesterov',
+      'sgd: unknown option "lr"; available: learningRate, momentum, dampening, weightDecay, nesterov',
     );
   });
 

@@ -38,7 +38,7 @@ describe("schedules", () => {
   });
 
   it.each([
-    [() => createSchedule("step" as ScheduleName, {}), `"step"; choose one of ${scheduleNames.join(", ")}`],
+    [() => createSchedule("step" as ScheduleName, {}), `"step"; available: ${scheduleNames.join(", ")}`],
     [() => linearSchedule({}), "linear schedule totalSteps: must be a whole number ≥ 1, got undefined"],
     [
       () => cosineSchedule({ totalSteps: 0 }),

@@ -82,7 +82,7 @@ describe("openStateDict", () => {
     ["text", Buffer.from("hello, hello, hello"), /neither a zip archive nor a pickle/],
     ["a Git LFS pointer", Buffer.from("version https://git-lfs.github.com/spec/v1\n"), /Git LFS pointer/],
     ["a web page", Buffer.from("<!doctype html><html></html>"), /web page/],
-    ["a pickle of a number", Buffer.from("80024b012e", "hex"), /a pickle of something else than tensors/],
+    ["a pickle of a number", Buffer.from("80024b012e", "hex"), /a pickle of something other than tensors/],
     ["a zip archive of nothing", Buffer.from(`504b0506${"00".repeat(18)}`, "hex"), /without data\.pkl/],
   ])("refuses %s", (_, bytes, message) => {
     const path = join(folder, "given.bin");

@@ -99,7 +99,7 @@ export class ContinuousBatch {
       );
     }
     if (sampling !== null && !sampling.greedy && request.key === undefined) {
-      throw new UsageError("a text that is continued at random needs a key");
+      throw new UsageError("sampling without greedy decoding needs a key");
     }
     this.#waiting.push(row);
     return () => {

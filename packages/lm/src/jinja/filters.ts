@@ -151,7 +151,7 @@ const texts: Readonly<Record<string, Filter>> = {
     if (room < 0 || spare < 0) throw new TemplateError("truncate: the length or the leeway is too small");
     const size = lengthOf(value);
     if (size !== null && size <= most + spare) return value;
-    if (typeof value !== "string") throw new Unsupported("the filter truncate on values that are no texts");
+    if (typeof value !== "string") throw new Unsupported("the filter truncate on values that are not texts");
     const cut = slicedText(value, 0, room);
     return (isGiven(kill) ? cut : split(cut, " ", 1, "right")[0]!) + ending;
   }),

@@ -184,7 +184,7 @@ export function json(value: Value, options: JsonOptions): string {
       let entries = [...item.entries()].map(([key, member]) => [jsonKey(key), member, key] as const);
       if (sortKeys) {
         if (entries.some(([, , key]) => typeof key !== "string")) {
-          throw new Unsupported("sort_keys with keys that are no texts");
+          throw new Unsupported("sort_keys with keys that are not texts");
         }
         entries = entries.toSorted(([a], [b]) => compareTexts(a, b));
       }

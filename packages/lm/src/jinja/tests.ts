@@ -33,7 +33,7 @@ const remainder = (value: Value, by: Value): bigint | number => {
   if (value instanceof Undefined) value.fail();
   // For a text, Python's % is a format.
   if (a === null || b === null)
-    throw new Unsupported("the test of a remainder on values that are no numbers");
+    throw new Unsupported("the test of a remainder on values that are not numbers");
   return remainderOf(a, b);
 };
 const isZero = (value: bigint | number) => value === 0 || value === 0n;

@@ -93,21 +93,21 @@ function readMerges(part: Part, idOf: ReadonlyMap<string, number>, prefix: strin
     if (!Array.isArray(pair) || pair.length !== 2 || !pair.every((token) => typeof token === "string")) {
       throw new UsageError(
         `${where} must be two tokens ("a b" or ["a", "b"]), got ${describeValue(line)}; ` +
-          `the file is damaged: fetch it once more`,
+          `the file is damaged: download it again`,
       );
     }
     const [left, right] = pair as [string, string];
     if (prefix !== "" && !right.startsWith(prefix)) {
       throw new UsageError(
         `${where}: the second token must begin with "continuing_subword_prefix" ${describeValue(prefix)}, ` +
-          `got ${describeValue(right)}; Python would cut it in the middle`,
+          `got ${describeValue(right)}; Python would split it within the token`,
       );
     }
     const id = (token: string): number => {
       const found = idOf.get(token);
       if (found !== undefined) return found;
       throw new UsageError(
-        `${where}: the vocabulary lacks ${describeValue(token)}; the file is damaged: fetch it once more`,
+        `${where}: the vocabulary lacks ${describeValue(token)}; the file is damaged: download it again`,
       );
     };
     merges.set(id(left) * PAIR + id(right), { rank, id: id(left + right.slice(prefix.length)) });

@@ -294,7 +294,7 @@ export function rebuilt(
   const { model: settled, ...parts } = rebuilder.rebuild({ definition, isFile, settings, token, flag });
   if (isFile && isByteLevel(definition) !== isByteLevel(parts)) {
     const [file, ours] = isByteLevel(definition) ? ["bytes", "characters"] : ["characters", "bytes"];
-    throw refuse(`its tokens are made of ${file}, and that class reads them as made of ${ours}`);
+    throw refuse(`its tokens consist of ${file}, but that class expects ${ours}`);
   }
   const pairs = rebuilder.model === "BPE" ? { merges } : {};
   const rebuiltModel = { type: rebuilder.model, vocab, ...pairs, ...settled };
@@ -304,7 +304,7 @@ export function rebuilt(
 /** An error about a tokenizer.json that does not fit the class that rebuilds it. */
 export function contradiction(place: string, why: string, { className, namedBy }: NamedClass): UsageError {
   return new UsageError(
-    `${place}: does not fit the class ${className}, which Python takes because of ${namedBy}: ${why}; ` +
+    `${place}: does not fit the class ${className}, which Python selects because of ${namedBy}: ${why}; ` +
       (namedBy.startsWith('"tokenizer_class"')
         ? `set it to "PreTrainedTokenizerFast" to take tokenizer.json as it is`
         : `use the tokenizer that the model was trained with`),

@@ -42,7 +42,7 @@ describe("a message", () => {
       const message = probe("Why?") as unknown as Record<string, unknown>;
       expect(() => message[name]).toThrow(UsageError);
       expect(() => message[name]).toThrow(
-        `Message.${name}: a message is no string; write message.text.${name}`,
+        `Message.${name}: a message is not a string; write message.text.${name}`,
       );
     },
   );

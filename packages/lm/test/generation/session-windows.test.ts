@@ -100,7 +100,7 @@ describe.each(goldenModels)("full windows and rewritten rows over the golden %s"
       `must leave the 5 pinned tokens in the model's window of ${contextLength}`,
     );
     expect(() => session.read(prompts([contextLength - 4]))).toThrow(
-      /do not fit behind at least 5 of context/,
+      /do not fit after at least 5 of context/,
     );
     expect(session.read(prompts([contextLength - 5]))[0]).toHaveLength(contextLength - 5);
     expect(session.rows()[0]!.slice(0, 5)).toEqual(long.slice(0, 5));

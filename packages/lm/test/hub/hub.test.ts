@@ -452,7 +452,7 @@ describe("a listing of a hostile hub", () => {
   it("may not be that of another commit than the requested one", async () => {
     const other = "f".repeat(40);
     expect(await refusal(listing(content, "a"), { revision: other })).toMatch(
-      /"sha" must be the commit that was asked for/,
+      /"sha" must be the requested commit/,
     );
   });
 
@@ -483,7 +483,7 @@ describe("a listing of a hostile hub", () => {
     handler = good;
     await downloadModel("owner/name@a/b", options());
     expect(await refusal(good, { revision: "a" })).toMatch(
-      /the revision "a" cannot be noted in the cache: .*in the way/,
+      /the revision "a" cannot be recorded in the cache: .*has that name/,
     );
     const offline = options({ revision: "a" }, { HF_HUB_OFFLINE: "1" });
     await expect(downloadModel("owner/name", offline)).rejects.toThrow(/is not in the cache/);

@@ -41,7 +41,7 @@ export function execute(program, args, { cwd, env, show = false, timeoutMillisec
   if (!ok) {
     const last = output.trim().split("\n").filter(Boolean).at(-1) ?? "";
     reason =
-      result.error?.message ?? (last || `${program} ended with status ${result.status ?? result.signal}`);
+      result.error?.message ?? (last || `${program} exited with status ${result.status ?? result.signal}`);
   }
   return { ok, output, reason };
 }

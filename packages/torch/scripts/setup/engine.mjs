@@ -129,9 +129,9 @@ export function engineSteps({ say, cwd = packageFolder }) {
         show: true,
       });
       if (!result.ok) {
-        throw new SetupProblem("the addon did not compile; the compiler's message stands above.", [
+        throw new SetupProblem("the addon did not compile; the compiler's message is above.", [
           "use another libtorch: set LIBTORCH=/path/to/libtorch",
-          "use another compiler that knows C++17: set CXX=/path/to/c++",
+          "use another compiler that supports C++17: set CXX=/path/to/c++",
         ]);
       }
     },

@@ -32,7 +32,7 @@ export function compilerShortcoming(description, version, architecture = process
     return "g++ 11 does not vectorise all of the engine's own loops (log-softmax is slower); g++ 12 or later does";
   }
   return (
-    `g++ ${major} compiles the engine's own loops for the oldest processors only, 1.35 to 2 times slower, and knows no tiles ` +
+    `g++ ${major} compiles the engine's own loops for the oldest processors only, 1.35 to 2 times slower, and does not support tiles ` +
     "(AMX); g++ 12 or later does not have these limits"
   );
 }

@@ -185,8 +185,8 @@ describe("a group of processes", () => {
       expect(lines[0]!["failures"]).toEqual([
         "allReduce: tensors must be floating, got int64[1]",
         "broadcast: root must be a rank of the group, got 7",
-        expect.stringMatching(/^distributed: a value cannot travel between processes: .* use plain data$/u),
-        "distributed: this process has joined a group already",
+        expect.stringMatching(/^distributed: a value cannot be sent between processes: .* use plain data$/u),
+        "distributed: this process has already joined a group",
       ]);
     }
   });
