@@ -45,7 +45,7 @@ describe("a tokenizer that might differ from Python's", () => {
       "an option",
       { normalizer: { type: "NFC", strength: 2 } },
       {},
-      /"normalizer" \(NFC\): "strength" is 2.*not known/,
+      /"normalizer" \(NFC\): "strength" is 2.*option is unknown/,
     ],
     [
       "a nested part",
@@ -132,19 +132,19 @@ describe("a tokenizer that might differ from Python's", () => {
       "a class of characters for tokens of bytes",
       { decoder: bytes },
       { tokenizer_class: "LlamaTokenizerFast" },
-      /does not fit the class LlamaTokenizer, .*"tokenizer_class".*made of bytes.*"PreTrainedTokenizerFast"/,
+      /does not fit the class LlamaTokenizer, .*"tokenizer_class".*consist of bytes.*"PreTrainedTokenizerFast"/,
     ],
     [
       "another one",
       { pre_tokenizer: { type: "Sequence", pretokenizers: [bytes] } },
       { tokenizer_class: "GemmaTokenizer" },
-      /does not fit the class GemmaTokenizer, .*made of bytes/,
+      /does not fit the class GemmaTokenizer, .*consist of bytes/,
     ],
     [
       "a class of bytes for tokens of characters",
       { pre_tokenizer: { type: "Metaspace", replacement: "▁", prepend_scheme: "first", split: false } },
       { tokenizer_class: "GPT2TokenizerFast" },
-      /does not fit the class GPT2Tokenizer, .*made of characters/,
+      /does not fit the class GPT2Tokenizer, .*consist of characters/,
     ],
     [
       "a class that loses spaces",
