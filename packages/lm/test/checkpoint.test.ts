@@ -417,7 +417,9 @@ describe("saveCausalLM", () => {
     const occupied = join(folder, "occupied");
     await mkdir(occupied);
     await writeFile(join(occupied, "thesis.txt"), "");
-    await expect(saveCausalLM(occupied, model, tokenizer)).rejects.toThrow(/but it contains \["thesis\.txt"\]/);
+    await expect(saveCausalLM(occupied, model, tokenizer)).rejects.toThrow(
+      /but it contains \["thesis\.txt"\]/,
+    );
     await expect(saveCausalLM(join(folder, "config.json"), model, tokenizer)).rejects.toThrow(UsageError);
     await expect(saveCausalLM(join(folder, "config.json", "x"), model, tokenizer)).rejects.toThrow(
       UsageError,

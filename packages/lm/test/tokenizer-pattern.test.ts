@@ -169,7 +169,7 @@ describe("Pattern", () => {
     ["a{0}b", /repeats nothing/],
     ["a[b&&]", /empty part/],
     ["a[b&&&&c]", /empty part/],
-    [String.raw`(?i:\p{Lu})`, /Lu is not supported where case/],
+    [String.raw`(?i:\p{Lu})`, /Lu is not supported when case/],
     [String.raw`\Gb`, /search start/],
     [String.raw`\ud800`, /surrogate/],
     ["[[:alpha:]]", /posix alpha/],

@@ -136,7 +136,7 @@ test("invisible characters are spelled out; long texts are truncated", () => {
 });
 
 test("records that the page cannot show are reported in a sentence", () => {
-  expect(parseReport("{")).toMatch(/no JSON/);
+  expect(parseReport("{")).toMatch(/not JSON/);
   expect(parseReport("null")).toMatch(/astra-rl report/);
   expect(parseReport('{"version": 1}')).toMatch(/have version 1, and this page reads version 3/);
   expect(parseReport(JSON.stringify(report))).toEqual(report);
