@@ -123,7 +123,7 @@ function measure(name: string, timed: Timed): Row {
   }
   const after = counted(timed);
   const show = (list: readonly number[]) => list.map((each) => each.toFixed(2)).join(" ");
-  log(`${name}: alone ${show(before)} | beside ${show(beside)} | alone ${show(after)}`);
+  log(`${name}: alone ${show(before)} | under load ${show(beside)} | alone ${show(after)}`);
   return {
     name,
     alone: median([...before, ...after]),
@@ -166,7 +166,7 @@ const report = [
     `${setting.length > 0 ? setting.join(" ") : "no variable set"}; load average ${atStart.load.toFixed(2)} at the ` +
     `start, ${loadavg()[0]!.toFixed(2)} at the end.`,
   "",
-  `| model | alone | beside | beside / alone | longest beside | goal: at most ${GOAL}× |`,
+  `| model | alone | under load | under load / alone | longest under load | goal: at most ${GOAL}× |`,
   "| --- | --- | --- | --- | --- | --- |",
   ...rows.map(({ name, alone, beside, worst }) => {
     const verdict = atStart.isBusy ? "–" : beside / alone <= GOAL ? "held" : "missed";

@@ -130,5 +130,5 @@ function checkConfined(root: string): void {
       ? readdirSync(join(root, "cache", "models--owner--name"))
       : [];
   const odd = parts.filter((name) => !["blobs", "refs", "snapshots"].includes(name));
-  if (odd.length > 0) throw new Error(`written beside the snapshots: ${odd.join(", ")}`);
+  if (odd.length > 0) throw new Error(`written next to the snapshots: ${odd.join(", ")}`);
 }

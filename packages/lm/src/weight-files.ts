@@ -156,8 +156,8 @@ export function missingWeights(place: string, names: readonly string[]): string 
 }
 
 /**
- * Writes weights with their checksum, and JSON files beside them. The write is atomic: an existing folder is replaced by
- * a rename once everything is written.
+ * Writes weights with their checksum, and JSON files next to them. The write is atomic: an existing folder is replaced
+ * by a rename once everything is written.
  *
  * @param files contents by file name
  * @param more writes further files into the folder

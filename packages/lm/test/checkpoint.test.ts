@@ -162,7 +162,7 @@ describe("loadCausalLM refuses", () => {
   });
 
   it.each([["config.json"], ["tokenizer.json"], ["tokenizer_config.json"], ["generation_config.json"]])(
-    "%s that is no JSON, or no object",
+    "%s that is not JSON, or not an object",
     async (name) => {
       await writeFile(join(folder, name), '{"a": ');
       await expectRefusal(new RegExp(`${name}: must be a JSON file`));
@@ -178,7 +178,7 @@ describe("loadCausalLM refuses", () => {
       /config\.json: "n_embd" must be an integer of at least 1, but it is missing/,
     ],
     ["a size that is text", { n_layer: "two" }, /"n_layer" must be an integer .*, but it is "two"/],
-    ["a size that is no integer", { vocab_size: 320.5 }, /"vocab_size" must be .*, but it is 320\.5/],
+    ["a size that is not an integer", { vocab_size: 320.5 }, /"vocab_size" must be .*, but it is 320\.5/],
     ["a negative size", { n_positions: -64 }, /"n_positions" must be .*, but it is -64/],
     [
       "heads that do not divide the size",
@@ -197,7 +197,11 @@ describe("loadCausalLM refuses", () => {
       { eos_token_id: "end" },
       /"eos_token_id" must be a token id or a list of token ids, but it is "end"/,
     ],
-    ["a flag that is no boolean", { tie_word_embeddings: "yes" }, /must be true or false, but it is "yes"/],
+    [
+      "a flag that is not a boolean",
+      { tie_word_embeddings: "yes" },
+      /must be true or false, but it is "yes"/,
+    ],
     [
       "an architecture that is not supported, listing those that are",
       { architectures: ["MambaForCausalLM"] },

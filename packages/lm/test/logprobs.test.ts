@@ -269,18 +269,22 @@ describe("tokenLogprobs of the golden GPT-2", () => {
       /row 0: .* from 0 to 319, got 320/,
     ],
     ["a negative id", { context: [-1], continuation: [3] }, /got -1/],
-    ["an id that is no integer", { context: [1], continuation: [0.5] }, /got 0\.5/],
+    ["an id that is not an integer", { context: [1], continuation: [0.5] }, /got 0\.5/],
     [
       "a continuation as long as the window",
       { context: [1], continuation: Array.from({ length: 64 }, () => 1) },
       /window of 64 tokens, but the continuation has 64/,
     ],
     [
-      "a continuation that leaves no room for what is pinned",
+      "a continuation that leaves no room for the pinned ids",
       { context: [1, 2, 3, 4], continuation: Array.from({ length: 61 }, () => 1), pinned: 4 },
       /and the 4 pinned tokens of context must fit the model's window of 64 tokens, but the continuation has 61/,
     ],
-    ["pins that are no number", { context: [1, 2], continuation: [1], pinned: 0.5 }, /pinned must be .*0\.5/],
+    [
+      "pins that are not a number",
+      { context: [1, 2], continuation: [1], pinned: 0.5 },
+      /pinned must be .*0\.5/,
+    ],
   ])("refuses %s", (_, row, message) => {
     expect(() => tokenLogprobs(model, [row])).toThrow(UsageError);
     expect(() => tokenLogprobs(model, [row])).toThrow(message);

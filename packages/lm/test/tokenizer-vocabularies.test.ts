@@ -108,7 +108,7 @@ describe("unusable vocabulary files", () => {
       /vocab\.txt: "model" \(WordPiece\): "unk_token"/,
     ],
     [
-      "what is no SentencePiece model",
+      "a file that is not a SentencePiece model",
       changed("xlm-roberta published", { "sentencepiece.bpe.model": "<!doctype html>" }),
       /sentencepiece\.bpe\.model: is not a SentencePiece model/,
     ],

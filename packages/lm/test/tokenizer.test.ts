@@ -137,7 +137,7 @@ describe("Tokenizer on malformed files", () => {
       /^here\/tokenizer\.json: /,
     ],
     [
-      "an id that is no number",
+      "an id that is not a number",
       () => make({ ...definition(), model: { ...definition().model, vocab: { a: "x" } } }),
       /^here\/tokenizer\.json: /,
     ],

@@ -1,7 +1,7 @@
 /**
  * The processes of one run, as in `torch.distributed`: one group in each process, with Gloo's collectives over TCP.
  *
- * Without `initProcessGroup`, a process is a group of its own: rank 0 of 1, and every collective returns at once. All
+ * Without `initProcessGroup`, a process forms a group by itself: rank 0 of 1, and every collective returns at once. All
  * ranks must call the same collectives in the same order. None blocks the event loop.
  */
 import { createSocket } from "node:dgram";

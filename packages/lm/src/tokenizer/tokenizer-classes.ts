@@ -15,7 +15,7 @@ export interface NamedClass {
 }
 
 /**
- * By "model_type" of config.json: for folders that name no class; "" uses tokenizer.json unchanged, whatever class they
+ * By "model_type" of config.json: for folders that name no class; "" uses tokenizer.json unchanged, for any class they
  * name (mistral, ministral3: without Mistral's own package).
  */
 export const CLASSES: Readonly<Record<string, string>> = {

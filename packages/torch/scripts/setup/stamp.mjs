@@ -43,7 +43,7 @@ function isAlive(processId) {
 }
 
 /**
- * Takes the lock that keeps two set-ups of one checkout apart (`npm test` beside `npm run demo`), waiting for its
+ * Takes the lock that keeps two set-ups of one checkout apart (`npm test` and `npm run demo`), waiting for its
  * holder. The lock of a process that has exited is taken over.
  *
  * @param {string} folder

@@ -1,6 +1,6 @@
 // Attention of several tokens a row and its gradients (Dao 2023, FlashAttention-2, arXiv 2307.08691): bfloat16 on the processor's
-// tiles (packing, the forward and the backward pass in files of their own), float32 on its vectors (fused-attention-vectors.cpp),
-// and what they have in common. docs/performance.md.
+// tiles (packing, the forward and the backward pass in separate files), float32 on its vectors
+// (fused-attention-vectors.cpp), and what they have in common. docs/performance.md.
 //
 // | paper            | here                              | what it is                                                        |
 // | ---------------- | --------------------------------- | ----------------------------------------------------------------- |
@@ -97,7 +97,7 @@ struct Bias {
   int64_t rowStride() const { return tensor.defined() ? tensor.stride(1) : 0; }
 };
 
-// Attention of one segment: queries attend to keys of their own segment only.
+// Attention of one segment: queries attend only to keys of their own segment.
 template <typename Number>
 struct WorkOf {
   HeadsOf<Number> query, key, value;
