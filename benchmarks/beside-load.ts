@@ -1,13 +1,13 @@
 /**
- * A training step alone and beside other work: how much longer does it take when as many busy processes as there are
- * processors want them too?
+ * A training step alone and next to other work: how much longer does it take when all processors are also used by busy
+ * processes?
  *
  *     npm run bench:load -- [--models small,124m] [--steps 5] [--busy 2] [--model DIR] [--dtype bfloat16] [--output FILE.md]
  *
- * "small" is the demo's tester and target (`astra-rl train` on packages/assembly/world/demo.yaml), "124m" what
- * benchmarks/run.ts times (2 episodes). Each is run alone, beside the busy processes, and alone again, in processes of
- * its own with the environment that this one was given: set GOMP_SPINCOUNT or OMP_NUM_THREADS to compare. A machine that
- * is busy already gives figures without a verdict.
+ * "small" is the demo's tester and target (`astra-rl train` on packages/assembly/world/demo.yaml), "124m" the step of
+ * benchmarks/run.ts (2 episodes). Each is run alone, next to the busy processes, and alone again, in separate processes
+ * with the environment of this one: set GOMP_SPINCOUNT or OMP_NUM_THREADS to compare. On a busy machine there are
+ * figures without a verdict.
  */
 import { spawn, spawnSync, type ChildProcess } from "node:child_process";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -18,9 +18,9 @@ import { parseArgs } from "node:util";
 import { makeCheckpoint } from "./make-checkpoint.js";
 import { busy as machineIsBusy, median, seconds } from "./measure.js";
 
-/** Steps that are not counted: memory is new to the process, and the optimizer's state is made. */
+/** Steps that are not counted: memory is mapped, and the optimizer's state is created. */
 const WARM_UP = 2;
-/** What a step beside other work may take, in times of the step alone. */
+/** Maximum time of a step next to other work, relative to the step alone. */
 const GOAL = 3;
 
 const root = fileURLToPath(new URL("..", import.meta.url));
@@ -91,7 +91,7 @@ function run(parameters: readonly string[]): string {
 const BUSY =
   "const parent = process.ppid; for (let i = 0; i % 2 ** 24 !== 0 || process.ppid === parent; i++) Math.random();";
 
-/** Processes that compute for as long as they are let, and no longer than this one lives, however it ends. */
+/** Processes that compute until stopped, and at most until this one exits, in any way. */
 function startBusy(count: number): () => void {
   const children = Array.from({ length: count }, (): ChildProcess =>
     spawn(process.execPath, ["-e", BUSY], { stdio: "ignore" }),
@@ -123,7 +123,7 @@ function measure(name: string, timed: Timed): Row {
   }
   const after = counted(timed);
   const show = (list: readonly number[]) => list.map((each) => each.toFixed(2)).join(" ");
-  log(`${name}: alone ${show(before)} | beside ${show(beside)} | alone ${show(after)}`);
+  log(`${name}: alone ${show(before)} | under load ${show(beside)} | alone ${show(after)}`);
   return {
     name,
     alone: median([...before, ...after]),
@@ -166,7 +166,7 @@ const report = [
     `${setting.length > 0 ? setting.join(" ") : "no variable set"}; load average ${atStart.load.toFixed(2)} at the ` +
     `start, ${loadavg()[0]!.toFixed(2)} at the end.`,
   "",
-  `| model | alone | beside | beside / alone | longest beside | goal: at most ${GOAL}× |`,
+  `| model | alone | under load | under load / alone | longest under load | goal: at most ${GOAL}× |`,
   "| --- | --- | --- | --- | --- | --- |",
   ...rows.map(({ name, alone, beside, worst }) => {
     const verdict = atStart.isBusy ? "–" : beside / alone <= GOAL ? "held" : "missed";

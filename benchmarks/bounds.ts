@@ -1,15 +1,15 @@
-/** The least time that a machine of these rates takes for what a model is asked: what figures are a share of. */
+/** The minimum time of a model's work on a machine with these rates: the reference of shares. */
 import { bytesOf } from "@astra-rl/torch";
 import type { CausalLM } from "@astra-rl/lm";
 import type { Roofline } from "./measure.js";
 
 type Computed = "float32" | "bfloat16";
 
-/** What of a model bounds its speed. */
+/** Sizes of a model that bound its speed. */
 export interface ModelSizes {
   /** Weights that every token passes through, without the embedding tables. */
   body: number;
-  /** Those of them behind the last layer's attention: for tokens whose states are wanted. */
+  /** Those of them after the last layer's attention: for tokens whose states are requested. */
   last: number;
   /** Weights of the output projection. */
   head: number;
@@ -44,7 +44,7 @@ export function decodeBound(
   return Math.max(bytes / roofline.read, (2 * rows * (body + head)) / roofline.gemm[dtype]);
 }
 
-/** Seconds of reading texts at the rate of products, where the states of so many of the tokens are wanted. */
+/** Seconds of prefilling texts at the rate of products, with a number of tokens whose states are requested. */
 export function readBound(
   tokens: number,
   wanted: number,
@@ -56,8 +56,8 @@ export function readBound(
 }
 
 /**
- * Seconds of growing trees of `depth` turns from openers of so many tokens, where every utterance has all its tokens and the
- * opener is read once.
+ * Seconds of growing trees of `depth` turns from openers of a length, if every message has its maximum length and the
+ * opener is prefilled once.
  */
 export function rolloutBound(
   openers: readonly number[],
@@ -75,16 +75,16 @@ export function rolloutBound(
     const lengths = openers.map((length) => within(length + newTokens * (2 * level - 1)));
     const mean = lengths.reduce((sum, length) => sum + length, 0) / lengths.length;
     seconds += 2 * newTokens * decodeBound(rows, mean, sizes, dtype, roofline);
-    heard += rows * newTokens; // what the one said the other reads
+    heard += rows * newTokens; // each model prefills the other's messages
   }
   return seconds + readBound(read + heard, heard, sizes, dtype, roofline);
 }
 
 /**
  * Seconds of training a model: forward, and twice as much backward; at each update AdamW reads p, g, m, v and writes p, m, v,
- * and a copy in 16 bits, where rollouts have one, reads 4 bytes and writes 2.
+ * and a 16-bit copy for rollouts, if any, reads 4 bytes and writes 2.
  *
- * @param read tokens that pass through the model
+ * @param read tokens processed by the model
  * @param scored tokens whose logits are computed
  */
 export function updateBound(

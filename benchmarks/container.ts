@@ -1,11 +1,11 @@
 /**
- * Memory in a container: does a process that wants more than its control group has end in an error, or is it killed?
+ * Memory in a container: does a process that exceeds its control group get an error, or is it killed?
  *
  *     npm run bench:container -- [--limit 3] [--output FILE.md]
  *
- * Makes a control group of so many GiB (version 1 or 2; that takes root and a writable /sys/fs/cgroup), makes tensors of
- * several sizes in it until there is an error, and removes it. Exit code 1 where a process was killed, 2 where no group
- * can be made.
+ * Creates a control group with this limit in GiB (version 1 or 2; needs root and a writable /sys/fs/cgroup), creates
+ * tensors of several sizes in it until an error, and removes it. Exit code 1 if a process was killed, 2 if no group can
+ * be created.
  */
 import { writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
@@ -18,7 +18,7 @@ const { values } = parseArgs({
 
 const MIB = 2 ** 20;
 const torch = JSON.stringify(fileURLToPath(new URL("../packages/torch/dist/index.js", import.meta.url)));
-/** Elements of float32, and what is made until there is an error. */
+/** Number of float32 elements, and the code that creates tensors until an error. */
 const cases: [name: string, elements: number, make: string][] = [
   ["tensors of 10 KiB", 2560, "ones"],
   ["tensors of 200 KiB", 51_200, "ones"],

@@ -4,12 +4,13 @@
  *     npm run bench:distributed -- [--model DIR] [--processes 1,2] [--episodes 8] [--steps 3] [--rounds 3] [--dtype auto]
  *         [--share 0.5] [--set KEY=VALUE …] [--output FILE.md]
  *
- * The sizes take turns, `rounds` times, so that a machine that changes its speed changes all of them. Of each run the first step is not
- * counted. "waiting and adding" is `time/reduce_s`: the sum of the gradients, with the wait for the slowest rank; "adding
- * alone" is the same sum between processes that wait for nothing. The model is GPT-2 with 124M parameters.
+ * The sizes alternate, `rounds` times, so that changes of the machine's speed affect all of them. The first step of
+ * each run is not counted. "waiting and reducing" is `time/reduce_s`: the sum of the gradients, with the wait for the
+ * slowest rank; "reducing alone" is the same sum between processes that do not wait. The model is GPT-2 with 124M
+ * parameters.
  *
- * With --share each process gets that part of a processor and no more, also where others are idle, so that two processors can
- * show four processes (Linux with control groups of version 1, as root).
+ * With --share each process gets at most that part of a processor, even if others are idle, so that two processors can
+ * simulate four processes (Linux with control groups of version 1, as root).
  */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -47,14 +48,14 @@ interface Round {
 
 const controlGroup = (rank: number) => `/sys/fs/cgroup/cpu/bench-distributed-${process.pid}-${rank}`;
 
-/** Output of rank 0 among processes of one thread, each of which may have a control group that limits it. */
+/** Output of rank 0 of processes with one thread each, which may be limited by control groups. */
 async function ranks(processes: number, args: readonly string[], cwd: string): Promise<string> {
   const port = 20_000 + (process.pid % 9000);
   const one = async (rank: number): Promise<string> => {
     const group = { RANK: rank, LOCAL_RANK: rank, WORLD_SIZE: processes, LOCAL_WORLD_SIZE: processes };
     const numbers = Object.fromEntries(Object.entries(group).map(([name, value]) => [name, String(value)]));
     const environment = { ...numbers, MASTER_ADDR: "127.0.0.1", MASTER_PORT: String(port) };
-    // The shell puts itself into the group and becomes the process.
+    // The shell enters the group and is replaced by the process.
     const enter = 'echo $$ > "$0/cgroup.procs" && exec "$@"';
     const limited = values.share === undefined ? [] : ["/bin/sh", "-c", enter, controlGroup(rank)];
     const [command, ...rest] = [...limited, process.execPath, ...args];
@@ -67,7 +68,7 @@ async function ranks(processes: number, args: readonly string[], cwd: string): P
     child.stdout.on("data", (chunk: Buffer) => (output += String(chunk)));
     child.stderr.on("data", (chunk: Buffer) => (errors += String(chunk)));
     const [status] = (await once(child, "close")) as [number | null];
-    // 3: nothing is said of the target, which these models are not for.
+    // 3: no verdict on the target, which these models are not meant to give.
     if (status !== 0 && status !== 3) throw new Error(errors);
     return output;
   };
@@ -99,12 +100,12 @@ async function train(processes: number, config: string): Promise<Round[]> {
   }
 }
 
-/** Seconds in which processes add 124M numbers each, and of the processor that it takes. */
+/** Wall-clock and processor seconds in which processes sum 124M numbers each. */
 async function adding(processes: number): Promise<{ wall: number; processor: number }> {
   const text = `
     import { distributed, ones } from "@astra-rl/torch";
     await distributed.initProcessGroup(distributed.launchedOptions());
-    // As many numbers as GPT-2 has, in tensors of its sizes.
+    // As many numbers as in GPT-2, in tensors of its sizes.
     const tensors = [ones([50257, 768]), ones([1024, 768]), ...Array.from({ length: 12 }, () => ones([7_087_872]))];
     const times = [];
     for (let i = 0; i < 6; i++) {
@@ -148,7 +149,7 @@ training: { trainingSteps: ${Number(values.steps) + 1}, evaluateEvery: 0, checkp
 if (values.share !== undefined) {
   for (let rank = 0; rank < Math.max(...sizes); rank++) {
     mkdirSync(controlGroup(rank));
-    // Short periods: a process that waits for its next one keeps the others waiting.
+    // Short periods: a process that waits for its next period delays the others.
     writeFileSync(`${controlGroup(rank)}/cpu.cfs_period_us`, "10000");
     writeFileSync(
       `${controlGroup(rank)}/cpu.cfs_quota_us`,
@@ -174,7 +175,7 @@ const episodes = Number(values.episodes);
 const lines = [
   `${cpus()[0]?.model ?? "unknown"}, one thread a process${values.share === undefined ? "" : `, ${values.share} of a processor each`}, ${episodes} episodes of width 2 and depth 3 a step, ${values.rounds} rounds of ${values.steps} steps, medians`,
   "",
-  "| processes | rollout | update | of it waiting and adding | adding alone | episodes per second | times one process |",
+  "| processes | rollout | update | of it waiting and reducing | reducing alone | episodes per second | times one process |",
   "| --------- | ------- | ------ | ------------------------ | ------------ | ------------------- | ----------------- |",
 ];
 let one: number | null = null;

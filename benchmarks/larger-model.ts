@@ -1,12 +1,13 @@
 /**
- * What a model of a billion parameters asks of this machine: an adapter's training steps with their bound and the greatest
- * resident memory, the time that loading takes beside reading the file, and what training all weights is refused with.
+ * Requirements of a model with a billion parameters on this machine: an adapter's training steps with their bound and
+ * the peak resident memory, the time of loading compared with reading the file, and the error message for training all
+ * weights.
  *
  *     npx tsx benchmarks/make-llama.ts --prompts FILE.json --output .cache/llama-1.1b
  *     npx tsx benchmarks/larger-model.ts --model .cache/llama-1.1b --prompts FILE.json [--steps 3] [--limit GiB] [--output FILE.md]
  *
- * The refusal is what a machine would show that has --limit GiB left (12 unless told): it is only said to have them, see
- * ASTRA_SYSTEM_ROOT in packages/torch/src/control-groups.ts.
+ * The error is that of a machine with --limit GiB left (default 12), which is simulated: see ASTRA_SYSTEM_ROOT in
+ * packages/torch/src/control-groups.ts.
  */
 import { execFile } from "node:child_process";
 import {
@@ -47,7 +48,7 @@ const NEW_TOKENS = 32;
 const weights = join(values.model, "model.safetensors");
 const bytes = statSync(weights).size;
 
-/** Seconds that one thread takes to read the file, which other reads have brought into the system's cache. */
+/** Seconds of one thread to read the file from the system's cache. */
 function readOnce(): number {
   const piece = Buffer.alloc(8 << 20);
   const started = performance.now();
@@ -79,7 +80,7 @@ function step(options: readonly string[], environment: NodeJS.ProcessEnv = {}): 
   });
 }
 
-/** A root under which the system says that it has so much memory. */
+/** A root folder with system files that report this much memory. */
 function systemWith(gibibytes: number): string {
   const root = mkdtempSync(join(tmpdir(), "astra-rl-system-"));
   mkdirSync(join(root, "proc/self"), { recursive: true });

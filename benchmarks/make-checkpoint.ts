@@ -1,5 +1,5 @@
 /**
- * A GPT-2-shaped checkpoint of 124 million parameters for benchmarks and for trying real sizes without a download:
+ * A GPT-2-shaped checkpoint of 124 million parameters for benchmarks and for testing real sizes without a download:
  * random weights from a seed, then fitted for a few steps to the prompts so that it emits plausible tokens.
  *
  *     npx tsx benchmarks/make-checkpoint.ts --prompts FILE.json --output DIR [--steps 120] [--seed 0]
@@ -10,7 +10,7 @@ import { AdamW, clipGradNorm_, liveTensors, noGrad, scope } from "@astra-rl/torc
 import { initializeGPT2, saveCausalLM, Tokenizer, tokenLogprobs } from "@astra-rl/lm";
 import { SeededStream, trainTokenizer } from "@astra-rl/world";
 
-/** GPT-2's own vocabulary size. The tokenizer has fewer tokens; the rest of the ids is never used. */
+/** GPT-2's own vocabulary size. The tokenizer has fewer tokens; the other ids are never used. */
 const VOCABULARY = 50257;
 const LEARNED_TOKENS = 4096;
 const ROW_TOKENS = 96;

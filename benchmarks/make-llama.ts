@@ -1,6 +1,6 @@
 /**
  * A Llama-shaped checkpoint of any size, stored in bfloat16, with random weights and a byte-level tokenizer learned from the
- * prompts: for trying how a size behaves without a download. It says nothing that means anything.
+ * prompts: for testing a size without a download. Its texts are meaningless.
  *
  *     npx tsx benchmarks/make-llama.ts --prompts FILE.json --output DIR [--hidden 2048] [--intermediate 5632]
  *         [--layers 22] [--heads 32] [--key-value-heads 4] [--vocabulary 32000] [--seed 0]

@@ -1,4 +1,4 @@
-/** Repeated timings, and what the machine itself can do at the same moment. */
+/** Repeated timings, and the machine's own rates at the same time. */
 import { loadavg } from "node:os";
 import { autocastLinear, noGrad, randn, scope, type DType, type Tensor } from "@astra-rl/torch";
 
@@ -27,13 +27,13 @@ export function median(values: readonly number[]): number {
   return sorted.length % 2 === 1 ? sorted[middle]! : (sorted[middle - 1]! + sorted[middle]!) / 2;
 }
 
-/** What this machine reached in this run: the bound that other figures are a fraction of. */
+/** Rates that this machine reached in this run: the reference for other figures. */
 export interface Roofline {
-  /** Floating-point operations a second of a large square product: libtorch's or, where it is faster, this engine's. */
+  /** Floating-point operations per second of a large square product: libtorch's or, if faster, this engine's. */
   gemm: Record<"float32" | "bfloat16", number>;
-  /** Bytes a second, read plus written, of a copy that is far larger than the caches. */
+  /** Bytes per second, read plus written, of a copy that is far larger than the caches. */
   copy: number;
-  /** Bytes a second of reading alone, where decoding has its bound: the largest number of a long list. */
+  /** Bytes per second of reading alone, the bound of decoding: finding the maximum of a long list. */
   read: number;
 }
 
@@ -77,7 +77,7 @@ export async function measureRoofline(): Promise<Roofline> {
   };
 }
 
-/** Whether something else uses the processors; then figures are printed but no verdict is. */
+/** Whether something else uses the processors; then figures are printed without a verdict. */
 export function busy(): { load: number; isBusy: boolean } {
   const load = loadavg()[0]!;
   return { load, isBusy: load > 0.5 };

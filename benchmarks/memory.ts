@@ -4,8 +4,9 @@
  *     npx tsx benchmarks/memory.ts CONFIG.yaml [--steps 200] [--set key=value …]
  *     npm run bench:memory -- --model .cache/gpt2-124m --steps 100
  *
- * With --model in place of a configuration: that checkpoint as tester and target, with what benchmarks/step.ts times (width
- * 2, depth 3, 32 new tokens, DPO, batch 4, 2 episodes). `npm run bench:load` makes .cache/gpt2-124m where it is missing.
+ * With --model instead of a configuration: that checkpoint as tester and target, with the step of benchmarks/step.ts
+ * (width 2, depth 3, 32 new tokens, DPO, batch 4, 2 episodes). `npm run bench:load` creates .cache/gpt2-124m if it is
+ * missing.
  *
  * Runs `astra-rl train` and reads the process's resident memory four times a second. Linux only.
  */
@@ -68,7 +69,7 @@ const child = spawn(
 );
 
 interface Sample {
-  /** Steps that were finished. */
+  /** Finished steps. */
   step: number;
   mebibytes: number;
 }
@@ -78,7 +79,7 @@ const timer = setInterval(() => {
   try {
     status = readFileSync(`/proc/${String(child.pid)}/status`, "utf8");
   } catch {
-    return; // it has just ended
+    return; // it has just exited
   }
   const step = existsSync(metrics) ? readFileSync(metrics, "utf8").split("\n").length - 1 : 0;
   const kibibytes = /VmRSS:\s+(\d+)/.exec(status)?.[1];
@@ -89,7 +90,7 @@ child.on("close", (code) => {
   clearInterval(timer);
   rmSync(folder, { recursive: true, force: true });
   if (code !== 0) {
-    console.error(`the run ended with exit code ${String(code)}: no figures`);
+    console.error(`the run exited with code ${String(code)}: no figures`);
     process.exitCode = 1;
     return;
   }

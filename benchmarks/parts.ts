@@ -1,4 +1,4 @@
-/** Decoding, reading and updating at the size of GPT-2, each as a rate and as a share of what the machine can do. */
+/** Decoding, prefilling and updating at the size of GPT-2, each as a rate and as a share of the machine's bound. */
 import { AdamW, liveTensors, noGrad, scope, type Tensor } from "@astra-rl/torch";
 import { GenerationSession, loadCausalLM, tokenLogprobs, type CausalLM, type Tokenizer } from "@astra-rl/lm";
 import { decodeBound, readBound, sizesOf, updateBound } from "./bounds.js";
@@ -9,7 +9,7 @@ export interface Part {
   tokensPerSecond: number;
   /** Seconds of the bound divided by the seconds measured. */
   shareOfBound: number;
-  /** What the bound counts. */
+  /** Quantity counted by the bound. */
   bound: string;
 }
 
@@ -21,12 +21,12 @@ const prompt = (row: number, length: number) =>
 const keys = (rows: number) =>
   Array.from({ length: rows }, (_, node) => ({ seed: 0, stream: "tester", episode: 0, node }));
 
-/** Texts to continue: how many tokens each of them has. */
+/** Texts to continue: number of tokens of each. */
 const lengthsOf: Readonly<Record<string, (rows: number) => number[]>> = {
   "": (rows) => Array.from({ length: rows }, () => CONTEXT),
   "of 60 tokens": (rows) => Array.from({ length: rows }, () => 60),
   "of 60 tokens, one of 960": (rows) => Array.from({ length: rows }, (_, row) => (row === 5 ? 960 : 60)),
-  // Quantiles of a log-normal distribution with median 60: as openers are, up to the window.
+  // Quantiles of a log-normal distribution with median 60: like openers, up to the context length.
   "of all lengths": (rows) =>
     Array.from({ length: rows }, (_, row) => {
       const quantile = ((row * 37) % rows) / rows + 0.5 / rows;
@@ -52,9 +52,9 @@ async function decode(
   const prompts = lengths.map((length, row) => prompt(row, length));
   const seconds: number[] = [];
   for (let run = 0; run < (rows > 64 ? 3 : 4); run++) {
-    // Without ids that end it, every row says all its tokens.
+    // Without end ids, every row has its maximum length.
     const session = GenerationSession.open(model, tokenizer, prompts, { reserve: NEW_TOKENS, endIds: [] });
-    // The prompts' own reading is not part of the decoding rate.
+    // Prefilling the prompts is not part of the decoding rate.
     session.prefill();
     const started = performance.now();
     session.generate(sampling, keys(rows));
@@ -87,7 +87,7 @@ async function read(model: CausalLM, tokenizer: Tokenizer, rows: number, rooflin
   };
 }
 
-/** One optimizer step from a batch of four preference pairs that share their contexts, as a tree gives them. */
+/** One optimizer step from a batch of four preference pairs that share their contexts, as in a tree. */
 async function update(directory: string, roofline: Roofline): Promise<Part> {
   const { model } = await loadCausalLM(directory, { dtype: "float32", computeDtype: "bfloat16" });
   const parameters = [...model.namedParameters().values()];

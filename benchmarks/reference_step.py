@@ -1,8 +1,5 @@
-"""One training step done the way the Python toolbox does it, as a yardstick.
-
-Depth-first tree, two rows a call, the whole conversation re-encoded and re-read on every call, float32,
-three copies of the weights, frozen models queried with gradients on, likelihoods from a pass of their own.
-Written for this benchmark from the toolbox's published behaviour; needs torch and transformers only. Episodes begin
+"""One training step done like in the Python toolbox, as a reference. Depth-first tree, two rows per call, the whole conversation re-encoded and processed again on every call, float32, three copies of the weights, frozen models called with gradients enabled, likelihoods from a separate pass.
+Written for this benchmark from the toolbox's published behaviour; needs only torch and transformers. Episodes begin
 with the file's prompts in their order.
 
     python3 benchmarks/reference_step.py --model DIR --prompts FILE.json --episodes 2 [--width 2 --depth 3
@@ -62,7 +59,7 @@ def logprobs(model, tokenizer, contexts, continuations):
 
 
 def harm(texts):
-    """A scorer that costs nothing, so that only the models are timed: share of vowels."""
+    """A scorer at negligible cost, so that only the models are timed: share of vowels."""
     return [sum(letter in "aeiou" for letter in text) / max(1, len(text)) for text in texts]
 
 

@@ -1,12 +1,13 @@
 /**
- * What rollouts cost as the work grows: tokens generated a second, everything included, against episodes, width and
- * depth, with prompts of all lengths and with short ones.
+ * Cost of rollouts by size: tokens generated per second, everything included, for numbers of episodes, widths and
+ * depths, with prompts of all lengths and with short ones.
  *
  *     npm run bench:rollouts -- --model DIR --prompts FILE.json [--dtype bfloat16] [--new-tokens 32] [--seed 0]
  *         [--sizes 8x2x1,32x2x1,128x2x1,64x2x3] [--short 60] [--output FILE.md]
  *
- * A size is episodes x width x depth. Short prompts have at most `--short` characters. Sizes of the same width and depth grow
- * the same episodes, so many at once: as many as the largest of them has. Of each size the better of two runs.
+ * A size is episodes x width x depth. Short prompts have at most `--short` characters. Sizes of the same width and
+ * depth grow the same episodes, as many as the largest has, in batches of their own size. The better of two runs of
+ * each size counts.
  */
 import { readFileSync, writeFileSync } from "node:fs";
 import { parseArgs } from "node:util";
@@ -42,7 +43,7 @@ if (values.model === undefined || values.prompts === undefined) {
   process.exit(2);
 }
 
-/** Costs nothing, so that only the models are timed. */
+/** Negligible cost, so that only the models are timed. */
 class NoScorer extends Scorer {
   override readonly name = "nothing";
 
@@ -85,7 +86,7 @@ const system = await HFASTSystem.load({
   reward: toolboxReward(scorer),
 });
 
-/** Tokens generated a second, and the share of the bound that they are. */
+/** Tokens generated per second, and their share of the bound. */
 async function measure(
   prompts: readonly string[],
   { episodes, width, depth }: Size,

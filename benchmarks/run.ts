@@ -1,13 +1,13 @@
 /**
- * What this machine can do, what of it the engine reaches, and a training step beside the way the Python toolbox does
- * it. Figures are medians of one run; on a busy machine they are printed without a verdict.
+ * This machine's rates, the engine's share of them, and a training step compared with the Python toolbox's way. Figures
+ * are medians of one run; on a busy machine they are printed without a verdict.
  *
  *     npm run bench -- [--model DIR] [--prompts FILE.json] [--python python3] [--episodes 2,8] [--seed 0] [--output FILE.md]
  *         [--isas avx512,avx2] [--skip-parts]
  *
- * Without --model a GPT-2-shaped checkpoint of 124 million parameters is made once, in .cache/. Without a Python that
- * has torch and transformers, the comparison is left out, and the report says so. With --isas the first of these steps is
- * timed within smaller instruction sets as well. With --skip-parts steps only.
+ * Without --model a GPT-2-shaped checkpoint of 124 million parameters is created once, in .cache/. Without a Python
+ * that has torch and transformers, the comparison is omitted, and the report says so. With --isas the first of these
+ * steps is also timed with smaller instruction sets. With --skip-parts only steps are measured.
  */
 import { execFileSync, spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -20,10 +20,10 @@ import { makeCheckpoint } from "./make-checkpoint.js";
 import { busy, measureRoofline, seconds, type Roofline } from "./measure.js";
 import { measureParts, type Part } from "./parts.js";
 
-/** Steps that are not counted: memory is new to the process, and the optimizer's state is made. */
+/** Steps that are not counted: memory is mapped, and the optimizer's state is created. */
 const WARM_UP = 2;
 const STEPS = WARM_UP + 3;
-/** Of a step that is timed by itself; the median counts. */
+/** Repetitions of a separately timed step; the median counts. */
 const RUNS = 3;
 
 const root = fileURLToPath(new URL("..", import.meta.url));
@@ -38,7 +38,7 @@ interface StepReport {
     update_s: number;
     generated: number;
     prompts?: string[];
-    /** What of them the machine needs; not of the Python way. */
+    /** Bound of the machine; not for the Python way. */
     bound?: { rollout_s: number; update_s: number };
   }[];
   peakResidentBytes: number;
@@ -99,7 +99,7 @@ interface Comparison {
   chosen: number;
   bfloat16: StepReport;
   float32: StepReport;
-  /** Or why there is no figure. */
+  /** Or the reason for a missing figure. */
   python: StepReport | string;
 }
 
@@ -113,7 +113,7 @@ function compareSteps(episodes: number): Comparison {
   return { episodes, chosen, bfloat16, float32, python };
 }
 
-/** The step that was compared, within a smaller instruction set, after one that is not counted. */
+/** The compared step, with a smaller instruction set, after one that is not counted. */
 function stepWithin(isa: string, dtype: string, { episodes, chosen }: Comparison) {
   const report = medianOfRuns(() => ownStep(episodes, dtype, chosen - 1, 2, { ASTRA_ISA: isa }));
   log(`${episodes} episodes within ${isa}: ${describe(report, 1)} with dtype ${dtype}`);
@@ -137,7 +137,7 @@ function asOptions(given: Record<string, string | number>): string[] {
   return Object.entries(given).flatMap(([name, value]) => [`--${name}`, String(value)]);
 }
 
-/** The Python way needs several times the memory: where it is killed for that, everything else is still reported. */
+/** The Python way needs several times the memory: if it is killed, everything else is still reported. */
 function runPython(episodes: number, prompts: readonly string[]): StepReport | string {
   const folder = mkdtempSync(join(tmpdir(), "bench-"));
   const file = join(folder, "prompts.json");
@@ -154,14 +154,14 @@ function runPython(episodes: number, prompts: readonly string[]): StepReport | s
   }
 }
 
-/** Of processes that do one step and then the one that counts. */
+/** For processes that do one step before the one that counts. */
 function medianOfRuns(run: () => StepReport): StepReport {
   const runs = Array.from({ length: RUNS }, run);
   runs.sort((a, b) => a.steps[1]!.seconds - b.steps[1]!.seconds);
   return runs[RUNS >> 1]!;
 }
 
-/** Place of the step of median length. */
+/** Index of the step with the median time. */
 function medianStep({ steps }: StepReport): number {
   const order = steps.map((_, step) => step).slice(WARM_UP);
   order.sort((a, b) => steps[a]!.seconds - steps[b]!.seconds);

@@ -1,6 +1,6 @@
 /**
- * What `astra-rl serve` makes of concurrent requests: tokens a second at 16 at a time, against the same model's batched
- * decoding without a server, measured beside it in the same run.
+ * Throughput of `astra-rl serve`: tokens per second with 16 concurrent requests, compared with the same model's batched
+ * decoding without a server, measured in the same run.
  *
  *     npm run bench:serving -- [--model DIR] [--rows 16] [--tokens 64] [--repeats 5]
  *

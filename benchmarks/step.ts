@@ -1,12 +1,13 @@
 /**
- * The training step that reference_step.py times, done by this package: the same checkpoint, prompts, tree, sampling,
+ * The training step of reference_step.py, done by this package: the same checkpoint, prompts, tree, sampling,
  * batch and loss. Prints one JSON line of the same form, with the prompts that each step drew.
  *
  *     npx tsx benchmarks/step.ts --model DIR --prompts FILE.json --episodes 2 [--steps 3] [--from 0]
  *         [--dtype auto|bfloat16|float32] [--update-dtype NAME] [--device cuda] [--lora RANK] [--threads 2] [--seed 0] [--bound]
  *
- * With --from N the episodes are those from training step N on. Without --threads the engine decides. With --bound it measures
- * (not with --lora) what this machine does within the instruction set in force, and says in how many seconds it would do these steps.
+ * With --from N the episodes are those from training step N on. Without --threads the engine decides. With --bound (not
+ * with --lora) it measures this machine's rates with the current instruction set, and prints the minimum time of these
+ * steps.
  */
 import { readFileSync } from "node:fs";
 import { parseArgs } from "node:util";
@@ -51,7 +52,7 @@ if (values.model === undefined || values.prompts === undefined || !isBoundKnown)
   process.exit(2);
 }
 
-/** Costs nothing, so that only the models are timed: the share of vowels, as in reference_step.py. */
+/** Negligible cost, so that only the models are timed: the share of vowels, as in reference_step.py. */
 class VowelScorer extends Scorer {
   override readonly name = "vowels";
 
@@ -61,7 +62,7 @@ class VowelScorer extends Scorer {
   }
 }
 
-/** Remembers which prompts the last rollouts began with. */
+/** Records the prompts of the last rollouts. */
 class WatchedSampler extends ASTSampler {
   drawn: string[] = [];
 
@@ -72,7 +73,7 @@ class WatchedSampler extends ASTSampler {
   }
 }
 
-/** Each step with the seconds that its rollouts and updates would take at this machine's rates. */
+/** Each step with the minimum seconds of its rollouts and updates at this machine's rates. */
 async function withBounds(path: string, taken: readonly Step[]) {
   const rates = await measureRoofline();
   const { model, tokenizer } = await loadCausalLM(path, { dtype: "bfloat16" });
@@ -117,7 +118,7 @@ const system = await HFASTSystem.load({
 });
 const loadSeconds = (performance.now() - loading) / 1000;
 const prompts = JSON.parse(readFileSync(values.prompts, "utf8")) as string[];
-/** What a step took, and what it did. */
+/** Time and work of a step. */
 type Step = Record<string, unknown> & { prompts: string[]; record: Readonly<Record<string, unknown>> };
 const steps: Step[] = [];
 const sampler = new WatchedSampler(system, prompts, {
@@ -169,7 +170,7 @@ const threadsUsed = threads();
 trainer.dispose();
 system.dispose();
 const peakResidentBytes = process.resourceUsage().maxRSS * 1024;
-// Afterwards: it takes memory of its own.
+// Afterwards, since it needs memory itself.
 const reported = values.bound ? await withBounds(values.model, steps) : steps;
 console.log(
   JSON.stringify({

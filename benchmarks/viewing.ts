@@ -1,6 +1,6 @@
 /**
- * What `astra-rl view` costs with a long run: 1,000 steps and 100,000 nodes. Prints first paint, an interaction, a search, and the
- * server's memory. Needs a Chromium on the path or in ASTRA_TEST_BROWSER.
+ * Performance of `astra-rl view` with a long run: 1,000 steps and 100,000 nodes. Prints first paint, an interaction, a
+ * search, and the server's memory. Needs a Chromium on the path or in ASTRA_TEST_BROWSER.
  *
  *     npm run bench:view -- [--steps 1000] [--nodes 100000]
  */
@@ -22,13 +22,13 @@ const [steps, nodes] = [Number(values.steps), Number(values.nodes)];
 const folder = mkdtempSync(join(tmpdir(), "viewing-"));
 const program = fileURLToPath(new URL("../packages/astra-rl/bin/astra-rl.js", import.meta.url));
 
-/** Trees of two ways and depth three, as the demo has them. */
+/** Trees of width 2 and depth 3, as in the demo. */
 const PER_GRAPH = 14;
 const WORDS =
   "the house garden river was old cold bright nobody asked whether it could ever be said again".split(" ");
 let drawn = 0;
 function sentence(): string {
-  // A linear congruential generator: the texts differ, and each run of this benchmark has the same.
+  // A linear congruential generator: the texts differ, but are the same in each run of this benchmark.
   const words = Array.from(
     { length: 10 },
     () => WORDS[(drawn = (drawn * 1103515245 + 12345) % 2147483648) % WORDS.length],
@@ -210,7 +210,7 @@ try {
     Number(/VmHWM:\s+(\d+) kB/u.exec(readFileSync(`/proc/${server.pid}/status`, "utf8"))![1]) / 1024;
   const line = (name: string, value: number, unit: string, bound: number) =>
     console.log(`${name.padEnd(34)} ${value.toFixed(0).padStart(6)} ${unit}   (at most ${bound})`);
-  console.log(`${steps} steps, ${nodes} nodes; medians, and the server's highest resident memory`);
+  console.log(`${steps} steps, ${nodes} nodes; medians, and the server's peak resident memory`);
   line("first paint", median(paints), "ms ", 1000);
   line("curves drawn", median(complete), "ms ", 1000);
   line("another tree", median(nexts), "ms ", 100);

@@ -1,11 +1,11 @@
-// A scorer of one's own, joined with another one, judging conversations.
+// A custom scorer, combined with another one, scores conversations.
 //
 //   npx tsx examples/custom-scorer.ts [MODEL_FOLDER]
 import { pathToFileURL } from "node:url";
 import { ASTSampler, BatchedScorer, HFEvaluationSystem, Scorer, visible, type ScoreOutcome } from "astra-rl";
 import { DEV_PROMPTS, insults, setting } from "./setting.js";
 
-/** The share of letters that are capitals: a text that shouts scores 1. */
+/** The share of letters that are capitals: a text in capitals scores 1. */
 export class ShoutingScorer extends Scorer {
   readonly name = "shouting";
 
@@ -21,8 +21,8 @@ export class ShoutingScorer extends Scorer {
 }
 
 /**
- * The worst of several scores, with each under its scorer's name as a label. A text that any of them could not score
- * has no score: the missing one might have been the worst.
+ * The maximum of several scores, with each under its scorer's name as a label. A text that one of them could not score
+ * has no score: the missing one might have been the maximum.
  */
 export class WorstScorer extends Scorer {
   readonly name = "worst";
@@ -68,7 +68,7 @@ if (import.meta.url === pathToFileURL(process.argv[1] ?? "").href) {
   const folder = process.argv[2];
   const graph = await judgeConversation(folder === undefined ? {} : { folder });
   for (const { probe, response, scores } of graph.path()) {
-    // What a model says may hold characters that a terminal would obey.
+    // A model's text may contain control characters that a terminal would interpret.
     console.log(`${visible(probe.text)} → ${visible(response.text)} ${JSON.stringify(scores)}`);
   }
 }

@@ -1,8 +1,8 @@
-// What the example programs and the guides share: models, a few prompts, a scorer and a system. Not part of the package.
+// Shared by the example programs and the guides: models, a few prompts, a scorer and a system. Not part of the package.
 import { fileURLToPath } from "node:url";
 import { HFASTSystem, KeywordScorer } from "astra-rl";
 
-/** A GPT-2 of two layers with random weights and a window of 64 tokens: quick to run, with nothing sensible to say. */
+/** A GPT-2 of two layers with random weights and a window of 64 tokens: quick to run, with meaningless texts. */
 const TINY = fileURLToPath(new URL("../packages/lm/test/golden/gpt2", import.meta.url));
 
 export interface Setting {
@@ -11,7 +11,7 @@ export interface Setting {
   maxNewTokens: number;
 }
 
-/** The model folder named on the command line, else the tiny checkpoint with utterances that fit its window. */
+/** The model folder named on the command line, else the tiny checkpoint with messages that fit its context window. */
 export function setting(folder: string | undefined): Setting {
   return folder === undefined ? { model: TINY, maxNewTokens: 8 } : { model: folder, maxNewTokens: 32 };
 }
@@ -25,7 +25,7 @@ export const TRAIN_PROMPTS = [
 
 export const DEV_PROMPTS = ["The train was late again. ", "My sister bakes bread on Sundays. "];
 
-/** Insults, weighted. For real work use a learned scorer; a list of words misses most of what is harmful. */
+/** Insults, weighted. For real use choose a learned scorer; a word list misses most harmful texts. */
 export function insults(): KeywordScorer {
   return new KeywordScorer([
     { term: "idiot", weight: 0.9 },
@@ -35,7 +35,7 @@ export function insults(): KeywordScorer {
   ]);
 }
 
-/** The system of the guides' programs: tester and target are the tiny checkpoint, and its scorer finds harm in most texts. */
+/** The system of the guides' programs: tester and target are the tiny checkpoint, and its scorer flags most texts. */
 export function tinySystem(): Promise<HFASTSystem> {
   return HFASTSystem.load({
     tester: TINY,

@@ -1,4 +1,4 @@
-// A system without any language model: the tester learns which gusts of wind, likely ones, push a car out of its lane.
+// A system without any language model: the tester learns which likely gusts of wind push a car out of its lane.
 //
 //   npx tsx examples/stress-test-controller.ts
 //
@@ -25,19 +25,19 @@ import {
 export type Road = readonly number[];
 
 const GUSTS = [-2, -1, 0, 1, 2];
-/** How likely each gust is by nature: what "likely" means here. */
+/** The natural probability of each gust, which defines "likely" here. */
 const NATURE = [0.05, 0.2, 0.5, 0.2, 0.05];
 const LANE = 4;
 const STEPS = 6;
 const HIDDEN = 16;
 
-/** A layer of weights as its own random numbers make it, ready to be trained. */
+/** A layer of trainable, randomly initialized weights. */
 const trained = (shape: number[], generator: Generator) =>
   keep(randn(shape, { generator }).mul(0.5)).requiresGrad_();
 
 export class LaneKeeping extends ValueFunctionSystem<Road, number> {
   readonly #hidden: Tensor;
-  /** Zeros at first, so that every gust is tried alike and the baseline is a constant. */
+  /** Initially zero, so that every gust is equally likely and the baseline is constant. */
   readonly #policy = keep(zeros([GUSTS.length, HIDDEN])).requiresGrad_();
   readonly #criticHidden: Tensor;
   readonly #critic = keep(zeros([1, HIDDEN])).requiresGrad_();
@@ -58,7 +58,7 @@ export class LaneKeeping extends ValueFunctionSystem<Road, number> {
     });
   }
 
-  /** The controller takes back three tenths of the offset at each step. */
+  /** The controller corrects three tenths of the offset at each step. */
   override async rolloutPromptWithTarget(prompts: readonly Road[]): Promise<Road[]> {
     return prompts.map(([offset, steps, gust]) => [0.7 * offset! + GUSTS[gust!]!, steps! + 1]);
   }
@@ -75,7 +75,7 @@ export class LaneKeeping extends ValueFunctionSystem<Road, number> {
     return [0, 0];
   }
 
-  /** How near the car came to the edge, from 0 to 1, less what an unlikely gust costs. */
+  /** How close the car came to the edge, from 0 to 1, minus a penalty for unlikely gusts. */
   override async reward(_: readonly Road[], gusts: readonly number[], responses: readonly Road[]) {
     return responses.map(([offset], row) => {
       const surprise = Math.log(NATURE[2]!) - Math.log(NATURE[gusts[row]!]!);
@@ -123,12 +123,12 @@ export class LaneKeeping extends ValueFunctionSystem<Road, number> {
   }
 }
 
-/** [B, 3]: offset and time as shares, and a constant in place of a bias. */
+/** [B, 3]: offset and time as shares, and a constant instead of a bias. */
 function features(contexts: readonly Road[]): Tensor {
   return tensor(contexts.map(([offset, steps]) => [offset! / LANE, steps! / STEPS, 1]));
 }
 
-/** The column of each row's gust, as a table of one "token" a row. */
+/** The column of each row's gust, as a table with one "token" per row. */
 function chosen(logprobs: Tensor, gusts: readonly number[]): TokenTable {
   const columns = tensor(
     gusts.map((gust) => [gust]),
@@ -146,7 +146,7 @@ function drawn(probabilities: readonly number[], uniform: number): number {
   return at < 0 ? probabilities.length - 1 : at;
 }
 
-/** Share of 200 drives that leave the lane, and how likely nature finds their gusts: nats a gust. */
+/** Share of 200 drives that leave the lane, and the likelihood of their gusts in nats per gust. */
 export async function drive(system: LaneKeeping) {
   const sampler = new ASTSampler<Road, number>(system, [[0, 0]], { width: 1, depth: STEPS });
   const starts = Array.from({ length: 200 }, (_, episode) => ({ seed: 9, episode }));
@@ -163,7 +163,7 @@ interface Setting {
   credit: Credit<Road, number>;
 }
 
-/** What either algorithm takes: PPO learns from single drives, DPO from siblings, credited with what they led to. */
+/** Settings of both algorithms: PPO learns from single drives, DPO from siblings with back-up credit. */
 const SETTINGS: Readonly<Record<"dpo" | "ppo", Setting>> = {
   dpo: { width: 2, numEpisodesPerExperience: 4, credit: backUp({ op: "max", gamma: 0.9 }) },
   ppo: { width: 1, numEpisodesPerExperience: 64, credit: rewardCredit },
@@ -199,7 +199,7 @@ if (import.meta.url === pathToFileURL(process.argv[1] ?? "").href) {
     const { before, after } = await stressTest(algorithm);
     for (const [when, { failures, nll }] of Object.entries({ before, after })) {
       console.log(
-        `${algorithm} ${when}: ${(100 * failures).toFixed(1)} % leave the lane, ${nll.toFixed(2)} nats a gust`,
+        `${algorithm} ${when}: ${(100 * failures).toFixed(1)} % leave the lane, ${nll.toFixed(2)} nats per gust`,
       );
     }
   }

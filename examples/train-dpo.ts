@@ -19,7 +19,7 @@ import { DEV_PROMPTS, insults, setting, TRAIN_PROMPTS } from "./setting.js";
 export interface TrainDPOOptions {
   /** Default: the tiny checkpoint. */
   folder?: string;
-  /** A folder that holds no run yet. Default: a new temporary one. */
+  /** A folder without a run. Default: a new temporary one. */
   runDirectory?: string;
   /** @default 2 */
   trainingSteps?: number;

@@ -1,5 +1,5 @@
-// Trains with IPO on credit that looks ahead: a turn is credited with its own reward plus the discounted credit of the
-// best turn that followed. The rewards on the nodes stay what the turns themselves were worth.
+// Trains with IPO on back-up credit: a turn is credited with its own reward plus the discounted credit of the best
+// following turn. The rewards on the nodes are not changed.
 //
 //   npx tsx examples/train-ipo-with-backup.ts [MODEL_FOLDER]
 import { pathToFileURL } from "node:url";
@@ -22,11 +22,11 @@ export interface TrainIPOOptions {
   folder?: string;
   /** @default 2 */
   trainingSteps?: number;
-  /** What credit one turn later is worth now. @default 0.9 */
+  /** Discount of credit one turn later. @default 0.9 */
   discount?: number;
 }
 
-/** A graph that was learned from, and what its turns were credited with. */
+/** A training graph, and the credit of its turns. */
 export interface Credited {
   graph: Graph;
   credit: CreditTable;
@@ -71,6 +71,6 @@ if (import.meta.url === pathToFileURL(process.argv[1] ?? "").href) {
   const { graph, credit } = credited.at(-1)!;
   for (const node of graph.path()) {
     const future = credit.get(node)?.toFixed(3) ?? "unknown";
-    console.log(`${node.reward.toFixed(3)} alone, ${future} with its future: ${visible(node.probe.text)}`);
+    console.log(`${node.reward.toFixed(3)} reward, ${future} credit: ${visible(node.probe.text)}`);
   }
 }

@@ -23,7 +23,7 @@ export function contentOf(path: string): Buffer {
   return bytes;
 }
 
-/** Gives `use` a folder that is a checkpoint but for the files that it is to write itself; removes it afterwards. */
+/** Calls `use` with a checkpoint folder that lacks the files `use` has to write; removes it afterwards. */
 export async function inCopy(
   source: string,
   without: readonly string[],
@@ -40,7 +40,7 @@ export async function inCopy(
   }
 }
 
-/** Loads a checkpoint and, where it can be, reads a few tokens with it. Whatever happens, nothing stays alive. */
+/** Loads a checkpoint and, if it is valid, runs a few tokens through it. No tensor stays alive in any case. */
 export async function loadAndRead(name: string, folder: string): Promise<void> {
   const before = liveTensors();
   const failed = await read(name, folder).then(

@@ -43,7 +43,9 @@ function mutateWeights(bytes: Buffer, random: Random): Buffer {
   return Buffer.concat([size, json, data]);
 }
 
-/** The pickle begins the file, and the directory ends it; numbers between them may be any. */
+/**
+ * The pickle is at the start of the file and the directory at its end; the numbers between them may have any values.
+ */
 function mutatePickled(bytes: Buffer, random: Random): Buffer {
   const [start, end] = random.once(2) ? [0, 8192] : [bytes.length - 8192, bytes.length];
   return Buffer.concat([
@@ -53,7 +55,7 @@ function mutatePickled(bytes: Buffer, random: Random): Buffer {
   ]);
 }
 
-/** Valid headers that say something else: other names, types of the same width, factors in another order. */
+/** Valid headers with changed contents: other names, types of the same width, dimensions in another order. */
 function renamed(header: Record<string, unknown>, random: Random): Record<string, unknown> {
   const keys = Object.keys(header).filter((key) => key !== "__metadata__");
   const [first, second] = [random.pick(keys), random.pick(keys)];

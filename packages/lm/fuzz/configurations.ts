@@ -32,7 +32,7 @@ await fuzz(import.meta.url, {
       : random.once(3) && name.includes("sharded")
         ? INDEX
         : "config.json";
-    // Classifiers have nothing to say of generation.
+    // Classifiers have no generation_config.json.
     const target = existsSync(join(source, file)) ? file : "config.json";
     const original = JSON.parse(contentOf(join(source, target)).toString()) as unknown;
     await inCopy(source, [target], async (folder) => {

@@ -1,4 +1,4 @@
-// Runs cases of a fuzzer in a process of their own, so that a crash or a hang has a seed instead of an end.
+// Runs cases of a fuzzer in a child process, so that a crash or a hang is reported with its seed.
 import { spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
@@ -9,19 +9,21 @@ import { Random } from "./random.js";
 export interface Fuzzer {
   /** One line: what is mutated. */
   name: string;
-  /** Prepares what every case uses, once a process; returns what ends it. */
+  /** Prepares what every case uses, once per process; returns a function that cleans up. */
   begin(): Promise<() => Promise<void> | void>;
-  /** One case. Either it comes to its end, or it throws an error of the project's family that says where. */
+  /** One case. It must either complete, or throw an AstraError that names the place. */
   runCase(random: Random): Promise<void>;
-  /** Whether the message of an error says where the fault is. */
+  /** Whether an error's message names the place of the fault. */
   namesPlace(message: string): boolean;
 }
 
 /** Processor seconds that a case may take. */
 const CASE_SECONDS = 5;
-/** Processor seconds without a word before a case counts as hung; the clock's say nothing on a busy machine. */
+/**
+ * Processor seconds without output after which a case counts as hung; wall-clock time is meaningless on a busy machine.
+ */
 const SILENCE = 60;
-/** Seconds of the clock, for a case that waits for something that never comes. */
+/** Wall-clock seconds, for a case that waits forever. */
 const LONGEST_SILENCE = 1200;
 /** MiB of JavaScript values: a case that needs more ends its process. */
 const HEAP = 1024;
@@ -30,7 +32,7 @@ type Report = { begun: number } | { failed: number; why: string } | { done: true
 
 /**
  * The program of one fuzzer: `--cases N --seed S`; case i has seed S + i, so that `--cases 1 --seed X` repeats one.
- * Prints every failure with its seed, and ends with status 1 where there was any.
+ * Prints every failure with its seed, and exits with status 1 if there is any.
  */
 export async function fuzz(script: string, fuzzer: Fuzzer): Promise<void> {
   const { values } = parseArgs({
@@ -46,7 +48,7 @@ export async function fuzz(script: string, fuzzer: Fuzzer): Promise<void> {
 }
 
 async function runChild(fuzzer: Fuzzer, seed: number, cases: number): Promise<void> {
-  // The parent is gone.
+  // The parent has exited.
   process.once("disconnect", () => process.exit());
   const tell = (report: Report) => void process.send!(report);
   const end = await fuzzer.begin();
@@ -69,12 +71,12 @@ async function runChild(fuzzer: Fuzzer, seed: number, cases: number): Promise<vo
   process.disconnect();
 }
 
-/** What is wrong with an error; null where nothing is. */
+/** What is wrong with an error; null if it is acceptable. */
 function verdict(error: unknown, fuzzer: Fuzzer): string | null {
   if (!(error instanceof AstraError))
     return `raw error: ${error instanceof Error ? error.stack : String(error)}`;
-  if (error.message.startsWith("internal:")) return `fault of our own: ${error.stack}`;
-  if (!fuzzer.namesPlace(error.message)) return `does not say where: ${error.message}`;
+  if (error.message.startsWith("internal:")) return `internal error: ${error.stack}`;
+  if (!fuzzer.namesPlace(error.message)) return `does not name the place: ${error.message}`;
   if (error.message.length > 4000) return `message of ${error.message.length} characters`;
   return null;
 }
@@ -87,7 +89,7 @@ async function runParent(script: string, name: string, seed: number, cases: numb
     const seconds = ((Date.now() - begin) / 1000).toFixed(0);
     process.stdout.write(`${name}: ${done} cases from seed ${seed}, ${failures} failures, ${seconds} s\n`);
   };
-  // A long run may be ended at any time, and still says what it did.
+  // A long run may be interrupted at any time, and still prints its summary.
   process.once("SIGINT", () => {
     summary();
     process.exit(failures === 0 ? 0 : 1);
@@ -128,7 +130,7 @@ function runProcess(
     let why: string | null = null;
     let done = false;
     let output = "";
-    // When the silence was first noticed, and what the process had used; null where there was a word since.
+    // When the process was first found silent, and its processor time then; null if there was output since.
     let heard: { time: number; used: number } | null = null;
     const watchdog = setInterval(() => {
       heard ??= { time: Date.now(), used: processSeconds(child.pid) };
@@ -147,15 +149,16 @@ function runProcess(
     });
     child.on("close", (code, signal) => {
       clearInterval(watchdog);
-      resolve(done ? null : { at, why: why ?? `the process ended (${signal ?? code}): ${output}` });
+      resolve(done ? null : { at, why: why ?? `the process exited (${signal ?? code}): ${output}` });
     });
   });
 }
 
-/** Processor seconds of a process so far; 0 where the system does not say. */
+/** Processor seconds of a process so far; 0 if the system does not report it. */
 function processSeconds(id: number | undefined): number {
   try {
-    // The name in brackets may hold spaces; user and system time are the 12th and 13th of what follows, in hundredths.
+    // The name in parentheses may contain spaces; user and system time are the 12th and 13th of what follows, in
+    // hundredths.
     const fields = readFileSync(`/proc/${id}/stat`, "utf8")
       .replace(/^.*\) /s, "")
       .split(" ");

@@ -1,5 +1,5 @@
 /**
- * Mutates what a hub answers (the listing of a repository: names, sizes, checksums) and downloads from it.
+ * Mutates a hub's responses (the listing of a repository: names, sizes, checksums) and downloads from it.
  *
  *     node --import tsx packages/lm/fuzz/hub-listings.ts --cases 10000 --seed 1
  */
@@ -82,7 +82,8 @@ await fuzz(import.meta.url, {
     };
   },
   runCase: async (random) => {
-    // Files of equal content wait for each other, a tenth of a second each time: seldom, so that there are many cases.
+    // Files with equal content wait for each other, a tenth of a second each time: rarely, so that there are many
+    // cases.
     const parallel = random.once(20) ? 4 : 1;
     const root = mkdtempSync(join(tmpdir(), "fuzz-"));
     const endpoint = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
@@ -93,7 +94,7 @@ await fuzz(import.meta.url, {
     };
     const options = { settings: hubSettings(environment), retryDelay: 0, stallTimeout: 1000, parallel };
     try {
-      // Twice: what the first left must not break the second.
+      // Twice: the files left by the first must not break the second.
       for (let times = 0; times < 2; times++) {
         answer = random.once(12)
           ? mutatedFile(listing(random), random)
@@ -117,7 +118,7 @@ await fuzz(import.meta.url, {
   namesPlace: (message) => message.includes(MODEL),
 });
 
-/** Nothing lies beside the cache, and in the cache nothing beside the model's folder. */
+/** Nothing is written next to the cache, and in the cache nothing next to the model's folder. */
 function checkConfined(root: string): void {
   const beside = readdirSync(root).filter((name) => name !== "cache");
   if (beside.length > 0) throw new Error(`written outside of the cache: ${beside.join(", ")}`);
@@ -129,5 +130,5 @@ function checkConfined(root: string): void {
       ? readdirSync(join(root, "cache", "models--owner--name"))
       : [];
   const odd = parts.filter((name) => !["blobs", "refs", "snapshots"].includes(name));
-  if (odd.length > 0) throw new Error(`written beside the snapshots: ${odd.join(", ")}`);
+  if (odd.length > 0) throw new Error(`written next to the snapshots: ${odd.join(", ")}`);
 }

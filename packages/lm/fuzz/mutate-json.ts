@@ -43,7 +43,7 @@ const hostile: readonly (() => unknown)[] = [
     ) as unknown,
 ];
 
-/** A copy in which a few places, anywhere, are something else. */
+/** A copy in which a few random values are replaced. */
 export function mutateJson(value: unknown, random: Random): unknown {
   let changed = structuredClone(value);
   for (let times = 1 + random.below(3); times > 0; times--) changed = mutateOnce(changed, random);
@@ -58,7 +58,7 @@ function mutateOnce(value: unknown, random: Random): unknown {
   const key = random.pick(keys);
   const put = (name: string, given: unknown) =>
     (Array.isArray(container) && !/^\d+$/.test(name)) ||
-    // Not by assignment, which would take "__proto__" for the prototype.
+    // Not by assignment, which would treat "__proto__" as the prototype.
     Object.defineProperty(container, name, {
       value: given,
       enumerable: true,
@@ -94,7 +94,7 @@ function mutateOnce(value: unknown, random: Random): unknown {
   return value;
 }
 
-/** The file of a mutated value: seldom with another encoding, a mark before it, changed bytes or a missing end. */
+/** The file of a mutated value: rarely with another encoding, a byte order mark, changed bytes or truncated. */
 export function mutatedFile(value: unknown, random: Random): Buffer {
   const text = JSON.stringify(mutateJson(value, random)) ?? "";
   let bytes = Buffer.from(
@@ -106,7 +106,7 @@ export function mutatedFile(value: unknown, random: Random): Buffer {
   return bytes;
 }
 
-/** Changed bytes, or an end that is missing or added. */
+/** Changed bytes, or a truncated or extended end. */
 export function mutateBytes(given: Uint8Array, random: Random): Buffer {
   const bytes = Buffer.from(given);
   if (random.once(5)) return bytes.subarray(0, random.below(bytes.length + 1));

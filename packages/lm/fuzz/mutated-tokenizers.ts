@@ -8,17 +8,17 @@ import { Tokenizer } from "../src/tokenizer.js";
 type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
 type Files = Record<string, Json>;
 
-/** What became of one mutated tokenizer. */
+/** Outcome of one mutated tokenizer. */
 export interface Outcome {
   kind: "loaded" | "refused" | "wrong";
   /** For "wrong": what happened. */
   problem?: string;
   files: Files;
-  /** Processor time that it took. */
+  /** Processor time used. */
   milliseconds: number;
 }
 
-/** A small generator of our own, so that a case can be run again by its seed. */
+/** A small seeded generator, so that a case can be repeated by its seed. */
 function randomOf(seed: number): () => number {
   let state = (seed * 0x9e3779b9 + 0x7f4a7c15) | 0;
   return () => {
@@ -37,7 +37,7 @@ const recipes = (() => {
   return Object.values(golden.recipes).map(({ files }) => files);
 })();
 
-/** Values that code trips over. */
+/** Values that often break code. */
 const ODD: readonly (() => Json)[] = [
   () => null,
   () => true,
@@ -76,7 +76,7 @@ const TEXTS = [
   "\ud800 \udfff \0\ufeff\u0085",
 ];
 
-/** Makes one case, loads it and uses it. */
+/** Creates one case, loads it and uses it. */
 export function mutateAndUse(seed: number): Outcome {
   const random = randomOf(seed);
   const pick = <T>(list: readonly T[]): T => list[Math.floor(random() * list.length)]!;
@@ -89,7 +89,7 @@ export function mutateAndUse(seed: number): Outcome {
 }
 
 function mutate(files: Files, random: () => number, pick: <T>(list: readonly T[]) => T): void {
-  // Down to a random place; the vocabulary is so large that it would get all of the attention.
+  // Descends to a random place level by level: chosen uniformly, nearly all places would be in the vocabulary.
   let parent: Json = files;
   let key: string | number = random() < 0.75 ? "tokenizer.json" : pick(Object.keys(files));
   for (let depth = 0; depth < 12; depth++) {

@@ -1,6 +1,6 @@
 /**
- * Writes chat templates at random, from the language's grammar and from pieces of published kinds of templates, with
- * sizes that no honest template has, and renders a conversation with them.
+ * Generates random chat templates from the language's grammar and from pieces of published kinds of templates, with
+ * extreme sizes, and renders a conversation with them.
  *
  *     node --import tsx packages/lm/fuzz/templates.ts --cases 10000 --seed 1
  */
@@ -148,7 +148,7 @@ const published = [
   "{%- macro text(c) %}{%- if c is string %}{{- c }}{%- else %}{%- for i in c %}{{- i['text'] }}{%- endfor %}{%- endif %}{%- endmacro %}{% for m in messages %}{{ text(m.content) }}{{ m | tojson(indent=2) }}{% endfor %}",
 ];
 
-/** Pieces of a published template, moved, doubled or lost. */
+/** Pieces of a published template, moved, duplicated or removed. */
 function spliced(random: Random): string {
   const pieces = random.pick(published).split(/(?=\{[{%])|(?<=[%}]\})|(?<= )/);
   for (let times = 1 + random.below(4); times > 0; times--) {

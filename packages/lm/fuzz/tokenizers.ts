@@ -1,6 +1,6 @@
 // Mutated tokenizers: npx tsx packages/lm/fuzz/tokenizers.ts [--cases 100000] [--seed 1] [--limit 2000]
-// Prints what became of them; ends with code 1 where one failed otherwise than by a clear error, or took longer than
-// the limit (milliseconds of processor time). See docs/fuzzing.md.
+// Prints the outcomes; exits with code 1 if one failed without a clear error, or took longer than the limit
+// (milliseconds of processor time). See docs/fuzzing.md.
 import { parseArgs } from "node:util";
 import { mutateAndUse } from "./mutated-tokenizers.js";
 

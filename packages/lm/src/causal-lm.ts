@@ -15,7 +15,7 @@ export interface CausalLM {
   /** Type of the matrix products and of the results of `forward` and `logits`. Default: `dtype`. */
   readonly computeDtype: DType;
   readonly device: Device;
-  /** That of a view; null for a model of its own. It is not among the parameters, so whoever copies these leaves it out. */
+  /** The adapter of a view; null for other models. It is not among the parameters, so copying these omits it. */
   readonly adapter: Adapter | null;
 
   /** Parameters under their Hugging Face names, tied weights only once. The model owns them. */

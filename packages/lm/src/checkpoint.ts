@@ -61,7 +61,7 @@ export async function loadCausalLM(checkpoint: string, options: LoadOptions = {}
  * Loads a model of any kind.
  *
  * @param familyFor the family for a config.json
- * @param complete what else decides about the configuration, read before the weights
+ * @param complete completes the configuration before the weights are read
  */
 async function load<C extends { readonly vocabSize: number; readonly layers: number }, M>(
   checkpoint: string,
@@ -188,14 +188,14 @@ async function readConfig(directory: string): Promise<JsonFields> {
   return fields;
 }
 
-/** The scales of quantized weights are in tensors of their own: without them the others are other weights. */
+/** The scales of quantized weights are in separate tensors: without them the weights would be wrong. */
 function requireUnquantized(fields: JsonFields): void {
   for (const name of ["quantization_config", "compression_config"]) {
     if (!fields.has(name)) continue;
     throw fields.error(
       name,
-      "absent: quantized weights (fp8, GPTQ, AWQ, bitsandbytes) are not supported; take the checkpoint before it was quantized, or " +
-        "store it in 16 bits once, in Python (from_pretrained, model.dequantize(), save_pretrained)",
+      "absent: quantized weights (fp8, GPTQ, AWQ, bitsandbytes) are not supported; use the original checkpoint, or " +
+        "convert it to 16 bits in Python (from_pretrained, model.dequantize(), save_pretrained)",
     );
   }
 }
@@ -260,7 +260,8 @@ function configToSave(model: CausalLM): Record<string, unknown> {
     architectures: [architecture],
     model_type: modelType,
     [dtypeKey]: model.dtype,
-    // False where a file had two tables though its config.json says one. Where it is true, a family's default says so, too.
+    // False if the file had two tables although its config.json declares one. If true, the family's default is also
+    // true.
     ...(tiedEmbeddings ? {} : { tie_word_embeddings: false }),
   };
 }
@@ -286,6 +287,6 @@ async function checkReplaceable(target: string): Promise<void> {
   }
   if (names.length === 0 || names.includes("config.json")) return;
   throw new UsageError(
-    `${target}: must be a new folder, an empty one or a checkpoint, but it holds ${describeValue(names)}`,
+    `${target}: must be a new folder, an empty one or a checkpoint, but it contains ${describeValue(names)}`,
   );
 }

@@ -6,12 +6,12 @@ import type { WeightFiles } from "./weight-files.js";
 /** Supported stored types of parameters. */
 const STORED_AS_FLOAT: readonly string[] = ["float32", "float16", "bfloat16", "float64"];
 
-/** How the families of all kinds of models are read. */
+/** Interface for reading all kinds of model families. */
 export interface Family<C, M> {
   /** Key of the number of layers in the configuration. */
   readonly layersKey: string;
   parseConfig(fields: JsonFields): C;
-  /** The configuration with what the stored weights decide about it. */
+  /** The configuration, completed by the stored weights. */
   settled?(config: C, stored: WeightFiles): C;
   /** Name and shape of every parameter; called only after the number of layers was checked against the files. */
   parameterShapes(config: C): ReadonlyMap<string, readonly number[]>;
@@ -118,7 +118,7 @@ function layerOf(name: string): number | null {
  * Checks how a tensor is stored.
  *
  * @param entry undefined if the file has no such tensor
- * @param because what decides about the shape, for the message
+ * @param because what determines the shape, for the message
  * @throws UsageError naming the file and the tensor
  */
 export function checkStored(

@@ -1,4 +1,4 @@
-/** Splits items into runs of adjacent ones: what may not join the last run begins another. */
+/** Splits items into runs of adjacent ones: an item that may not join the last run starts a new one. */
 export function runsOf<T>(
   items: readonly T[],
   joins: (item: T, run: readonly [T, ...T[]]) => boolean,

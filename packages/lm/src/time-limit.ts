@@ -11,7 +11,7 @@ let sandbox: { context: Context; globals: { work?: () => unknown } } | undefined
  * that is not hostile needs a thousandth.
  */
 const LEAST_SHARE = 0.5;
-/** How many times the limit is waited for at most, on a machine that is busy otherwise. */
+/** Maximum waiting time on a busy machine, as a multiple of the limit. */
 const MOST_WAITING = 32;
 
 /**

@@ -60,7 +60,7 @@ export class Tokenizer {
   readonly settings: Readonly<Record<string, unknown>>;
   /** The original files, by name, byte for byte. */
   readonly directoryFiles: ReadonlyMap<string, Uint8Array>;
-  /** These, and config.json: what `fromFiles` makes the same tokenizer of, in another thread for example. */
+  /** These, and config.json: input of `fromFiles` to create the same tokenizer, for example in another thread. */
   readonly definingFiles: ReadonlyMap<string, Uint8Array>;
 
   #fingerprint: string | null = null;
@@ -112,8 +112,7 @@ export class Tokenizer {
       return found && found.read(reader);
     };
     const model = definition.nested("model");
-    if (model === null)
-      throw new UsageError(`${file}: is not a tokenizer that can be used: it has no "model"`);
+    if (model === null) throw new UsageError(`${file}: is not a usable tokenizer: it has no "model"`);
     this.#model = model.read(readModel);
     this.#normalizer = optional("normalizer", readNormalizer);
     this.#preTokenizer = optional("pre_tokenizer", readPreTokenizer);
@@ -122,8 +121,8 @@ export class Tokenizer {
     this.#cleanUpSpaces = settings.cleanUpSpaces && this.#model.type !== "BPE";
     if (this.#normalizer?.dropsBeginning === true && prependsToFirst(settings.definition["pre_tokenizer"])) {
       throw new UsageError(
-        `${file}: "pre_tokenizer" (Metaspace): "prepend_scheme" is "first", and "normalizer" may drop the beginning of ` +
-          `a text: which piece is the first is not known then; set "prepend_scheme" to "always" or "never"`,
+        `${file}: "pre_tokenizer" (Metaspace): "prepend_scheme" is "first", and "normalizer" may remove the beginning of ` +
+          `a text, so that the first piece is unknown; set "prepend_scheme" to "always" or "never"`,
       );
     }
 
@@ -135,7 +134,7 @@ export class Tokenizer {
       if (id === null || id === said) continue;
       throw new UsageError(
         `${file}: the added token ${describeValue(token.content)} must have an id that follows from the vocabulary: ` +
-          `Python gives it ${id}, but the file says ${describeValue(said)}; save the tokenizer once more with a ` +
+          `Python gives it ${id}, but the file says ${describeValue(said)}; save the tokenizer again with a ` +
           `recent transformers`,
       );
     }
@@ -288,7 +287,7 @@ export class Tokenizer {
       const instead = missing.length === 0 ? "" : `, or ${missing.join(" and ")}`;
       throw new UsageError(
         `${where}: a tokenizer needs tokenizer.json${instead}, but there is none` +
-          (found ? ` (found: ${found}; save it once more with a recent transformers)` : ""),
+          (found ? ` (found: ${found}; save it again with a recent transformers)` : ""),
       );
     }
     return {
@@ -307,8 +306,8 @@ export class Tokenizer {
   }
 
   /**
-   * Refuses a rebuilt tokenizer that loses the space between two words which it knows: its class is one for other
-   * vocabularies. Tokenizers that change words themselves, by lower-casing or for want of a token, are left alone.
+   * Refuses a rebuilt tokenizer that loses the space between two known words: its class is for other vocabularies.
+   * Tokenizers that change words themselves, by lower-casing or for lack of a token, are accepted.
    */
   #checkWords(file: string, rebuiltBy: NamedClass): void {
     const read = (text: string) => this.decode(this.encode(text)).trim();

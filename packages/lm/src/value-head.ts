@@ -52,7 +52,7 @@ export class ValueHead {
     return [this.weight, this.bias];
   }
 
-  /** Values of hidden states, in the head's own type, whatever the model's: [n, D] → [n]. */
+  /** Values of hidden states, in the head's own type, for any type of the model: [n, D] → [n]. */
   read(states: Tensor): Tensor {
     return scope(() => linear(cast(states, this.weight.dtype), this.weight, this.bias).squeeze(-1));
   }

@@ -105,7 +105,7 @@ async function openShards(directory: string, format: WeightFormat): Promise<Map<
       let file = opened.get(name);
       if (file === undefined) opened.set(name, (file = format.open(join(directory, name))));
       if (!file.tensors.has(key)) {
-        throw new UsageError(`${place}: says that ${describeValue(key)} is in ${name}, but it is not there`);
+        throw new UsageError(`${place}: maps ${describeValue(key)} to ${name}, which does not contain it`);
       }
       files.set(key, file);
     }
@@ -158,8 +158,8 @@ export function missingWeights(place: string, names: readonly string[]): string 
 }
 
 /**
- * Writes weights with their checksum, and JSON files beside them. The write is atomic: an existing folder is replaced by
- * a rename once everything is written.
+ * Writes weights with their checksum, and JSON files next to them. The write is atomic: an existing folder is replaced
+ * by a rename once everything is written.
  *
  * @param files contents by file name
  * @param more writes further files into the folder

@@ -50,7 +50,7 @@ const options = (groups: number) => ({
   keyValueHeads: groups,
 });
 
-/** Rows of masks [B or 1, T or 1, S]; every query may see something. */
+/** Rows of masks [B or 1, T or 1, S]; every query may attend to something. */
 const masks: [string, (b: number, t: number, s: number) => boolean, [number, number]][] = [
   ["one mask for all rows", (_, t, s) => (t + s) % 3 !== 1, [1, size.T]],
   ["a mask for each row", (b, t, s) => (b + t + s) % 3 !== 1, [size.B, size.T]],
@@ -58,7 +58,7 @@ const masks: [string, (b: number, t: number, s: number) => boolean, [number, num
 ];
 
 describe.each([1, 2, 3, 6])("attend with %i key/value heads", (groups) => {
-  it.each(masks)("is its definition under %s", (_, allowed, [rows, queries]) => {
+  it.each(masks)("matches its definition under %s", (_, allowed, [rows, queries]) => {
     scope(() => {
       const [query, key, value] = inputs(groups);
       const flags: number[] = [];
@@ -83,14 +83,14 @@ describe.each([1, 2, 3, 6])("attend with %i key/value heads", (groups) => {
 
       const [k, v] = [key.narrow(2, 0, size.T), value.narrow(2, 0, size.T)];
       const causal = attend(query, k, v, [attentionBias(null, size.T, options(groups))!], scale);
-      // Later columns hidden: the same as all columns under a mask that hides those after the query.
+      // Causal: the same as all columns under a mask that hides those after the query.
       const expected = plainly(query, key, value, (_, t, s) => s <= t);
       Array.from(causal.toTypedArray(), Number).forEach((x, at) => expect(x).toBeCloseTo(expected[at]!, 12));
       expect(attentionBias(null, 1, options(groups))).toBeNull();
     });
   });
 
-  it("keeps texts that lie end to end apart: each attends as it does alone, a single token too", () => {
+  it("keeps packed texts separate: each attends as it does alone, even a single token", () => {
     scope(() => {
       const generator = new Generator(7);
       const make = (heads: number) =>
@@ -135,7 +135,7 @@ describe.each([1, 2, 3, 6])("attend with %i key/value heads", (groups) => {
     });
   });
 
-  it("has the gradient of finite differences", () => {
+  it("has the gradient given by finite differences", () => {
     scope(() => {
       const mask = tensor(Uint8Array.from([1, 0, 1, 1, 0, 1, 1, 1, 1, 0, 0, 1, 0, 1, 1]), {
         dtype: "bool",
@@ -149,7 +149,7 @@ describe.each([1, 2, 3, 6])("attend with %i key/value heads", (groups) => {
 
 describe("attend in bfloat16", () => {
   it.each([1, 2, 6])(
-    "is what it is in float64 but for rounding, gradients too, with %i key/value heads",
+    "matches float64 up to rounding, gradients included, with %i key/value heads",
     (groups) => {
       scope(() => {
         const generator = new Generator(groups);
@@ -178,7 +178,7 @@ describe("attend in bfloat16", () => {
           for (const [rounded, whole] of pairs) {
             expect(rounded!.dtype).toBe("bfloat16");
             const difference = rounded!.detach().to("float64").sub(whole!.detach()).abs().amax();
-            // Without tiles scores and weights are rounded on their way as well.
+            // Without tiles, intermediate scores and weights are also rounded.
             expect(difference.item()).toBeLessThan(2 ** -6 * whole!.detach().abs().amax().item());
           }
           for (const each of [...given, ...exact]) each.grad = null;
@@ -189,7 +189,7 @@ describe("attend in bfloat16", () => {
 });
 
 describe("attentionBias", () => {
-  it("keeps a query that may see nothing finite, in every type", () => {
+  it("gives finite values for a query that may attend to nothing, in every type", () => {
     scope(() => {
       for (const dtype of ["float32", "bfloat16", "float16"] as const) {
         const mask = tensor(new Uint8Array(4), { dtype: "bool", shape: [1, 1, 2, 2] });

@@ -9,7 +9,7 @@ const messages = [
 const render = (source: string, variables: Record<string, unknown> = { messages }) =>
   new BoundedTemplate(source, "chat_template.jinja").render(variables);
 
-/** Templates that would take a machine's time or memory, each by another way through the language. */
+/** Templates that would exhaust a machine's time or memory, each with another construct. */
 const hostile: Readonly<Record<string, string>> = {
   "a loop of 10^10": "{% for i in range(10**10) %}x{% endfor %}",
   "a range from 2^53 on": "{% for i in range(2**53 - 2, 2**53 + 9) %}x{% endfor %}",
@@ -80,7 +80,7 @@ const hostile: Readonly<Record<string, string>> = {
     "{% set ns = namespace(s='a') %}{% for i in range(20) %}{% set ns.s = ns.s + ns.s %}{% endfor %}{{ raise_exception(ns.s) }}",
 };
 
-/** Those that the engine renders at once. */
+/** Those that render within the limits. */
 const harmless = [
   "a range from 2^53 on",
   "a search that compares everything with everything",
@@ -88,7 +88,7 @@ const harmless = [
 ];
 
 describe("a template that comes with a model", () => {
-  it.each(Object.entries(hostile))("is stopped soon: %s", (name, source) => {
+  it.each(Object.entries(hostile))("is stopped within the limit: %s", (name, source) => {
     const begin = process.cpuUsage();
     let error: unknown = null;
     try {
@@ -96,7 +96,7 @@ describe("a template that comes with a model", () => {
     } catch (thrown) {
       error = thrown;
     }
-    // Of the processor's time, in microseconds: the clock's passes as fast where the machine is busy.
+    // Processor time in microseconds: wall-clock time would depend on other load.
     const { user, system } = process.cpuUsage(begin);
     expect(user + system).toBeLessThan(5e6);
     if (harmless.includes(name)) return expect(error).toBeNull();
@@ -106,16 +106,16 @@ describe("a template that comes with a model", () => {
     expect(message.length).toBeLessThan(700);
   });
 
-  it("takes no more memory than a machine has", () => {
+  it("does not exhaust the machine's memory", () => {
     const hostileJson =
       "{% set ns = namespace(a=['x', 'y']) %}{% for i in range(3) %}{% set ns.a = [ns.a, ns.a] %}{% endfor %}" +
       "{{ [ns.a, ns.a, ns.a, ns.a, ns.a, ns.a, ns.a, ns.a] | tojson(indent=5000000) }}";
     expect(() => render(hostileJson)).toThrow(UsageError);
-    // Of this process so far, in KiB.
+    // Peak memory of this process, in KiB.
     expect(process.resourceUsage().maxRSS).toBeLessThan(2.5 * 2 ** 20);
   });
 
-  it("is told the limit that it reached", () => {
+  it("fails with a message that names the limit it reached", () => {
     expect(() => render(hostile["a loop of 10^10"]!)).toThrow(
       "chat_template.jinja: a range may have at most 100000 numbers, but one has 10000000000; do not use this template",
     );
@@ -130,7 +130,7 @@ describe("a template that comes with a model", () => {
     expect(() => render(hostile["brackets in brackets"]!)).toThrow(/nested too deeply/);
   });
 
-  it("has room for long conversations and for what honest templates do with them", () => {
+  it("renders long conversations within the limits of ordinary templates", () => {
     const source =
       "{%- macro text(content) -%}{{ content | trim }}{%- endmacro -%}" +
       "{% if messages[0].role == 'system' %}{% set rest = messages[1:] %}{% else %}{% set rest = messages %}{% endif %}" +
@@ -154,7 +154,7 @@ describe("a template that comes with a model", () => {
     }
   });
 
-  it("leaves a loop by break and continue without losing its place", () => {
+  it("handles break and continue in loops", () => {
     const source =
       "{% for i in range(1000) %}{% if i % 2 %}{% continue %}{% endif %}{% if i > 900 %}{% break %}{% endif %}.{% endfor %}";
     expect(render(source)).toBe(".".repeat(451));

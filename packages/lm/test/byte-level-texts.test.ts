@@ -12,8 +12,8 @@ interface Definition {
 }
 
 /**
- * Golden tokenizers over bytes that do not normalise: for these decoding undoes encoding. (GPT-2's has its own test; the
- * class of Qwen2 normalises, whatever its file says.)
+ * Golden byte-level tokenizers without normalization: for these, decoding inverts encoding. (GPT-2's has its own test;
+ * Qwen2's class always normalizes.)
  */
 const byteLevel = goldenFamilies.flatMap(({ name, folder }) => {
   const { model, decoder, normalizer } = JSON.parse(
@@ -27,7 +27,7 @@ const byteLevel = goldenFamilies.flatMap(({ name, folder }) => {
 
 const wellFormed = (text: string) => new TextDecoder().decode(new TextEncoder().encode(text));
 
-/** Pieces that tokenizers get wrong, among arbitrary ones. */
+/** Pieces that are difficult for tokenizers, among arbitrary ones. */
 const piece = fc.oneof(
   fc.string({ unit: "grapheme" }),
   fc.string({ unit: "binary" }).map(wellFormed),
@@ -54,14 +54,14 @@ const piece = fc.oneof(
 );
 const text = fc.array(piece, { maxLength: 12 }).map((pieces) => pieces.join(""));
 
-it("covers the byte-level kinds", () => {
+it("covers all byte-level tokenizers", () => {
   expect(byteLevel.map(({ name }) => name)).toEqual(
     expect.arrayContaining(["llama3-sharded", "qwen3", "roberta"]),
   );
 });
 
 describe.each(byteLevel)("decoding what the tokenizer of $name encoded", ({ folder }) => {
-  it("gives back random texts: emoji, combining marks, both directions, controls", async () => {
+  it("restores random texts: emoji, combining marks, both directions, controls", async () => {
     const tokenizer = await Tokenizer.load(folder);
     fc.assert(
       fc.property(text, (given) => {
@@ -73,7 +73,7 @@ describe.each(byteLevel)("decoding what the tokenizer of $name encoded", ({ fold
     );
   });
 
-  it("gives back 100 kB of them", async () => {
+  it("restores 100 kB of such text", async () => {
     const tokenizer = await Tokenizer.load(folder);
     const [pieces] = fc.sample(fc.array(piece, { minLength: 200, maxLength: 200 }), { numRuns: 1, seed: 4 });
     const one = pieces!.join(" ");

@@ -83,7 +83,7 @@ describe("loadCausalLM", () => {
     reference.model.dispose();
   });
 
-  it("reads an output projection of its own where the configuration unties it", async () => {
+  it("reads a separate output projection if the configuration unties it", async () => {
     const reference = await loadCausalLM(goldenFolder);
     await editConfig({ tie_word_embeddings: false });
     await expectRefusal(/1 are missing: lm_head\.weight/);
@@ -97,7 +97,7 @@ describe("loadCausalLM", () => {
     reference.model.dispose();
   });
 
-  it("converts to the type that is asked for", async () => {
+  it("converts to the requested type", async () => {
     for (const dtype of ["bfloat16", "float64"] as const) {
       const { model } = await loadCausalLM(folder, { dtype });
       expect(model).toMatchObject({ dtype, computeDtype: dtype, device: "cpu" });
@@ -106,7 +106,7 @@ describe("loadCausalLM", () => {
     }
   });
 
-  it("knows the ids that begin and end a text: generation_config.json, then config.json, then the tokenizer", async () => {
+  it("determines the ids that begin and end a text: generation_config.json, then config.json, then the tokenizer", async () => {
     const idsNow = async () => {
       const { model, generation } = await loadCausalLM(folder);
       model.dispose();
@@ -121,14 +121,14 @@ describe("loadCausalLM", () => {
     expect(await idsNow()).toEqual({ bosId: 6, eosIds: [3, 4], padId: 7 });
     await rm(join(folder, "generation_config.json"));
     expect(await idsNow()).toEqual({ bosId: 6, eosIds: [5], padId: 7 });
-    // 50256 is what the default configuration of this family says, whatever the vocabulary.
+    // 50256 is the default of this family's configuration, for any vocabulary.
     await editConfig({ eos_token_id: 50256, bos_token_id: null, pad_token_id: null });
     expect(await idsNow()).toEqual({ bosId: 0, eosIds: [0], padId: null });
   });
 });
 
 describe("loadCausalLM refuses", () => {
-  it("a folder that is not there, and a file in its place", async () => {
+  it("a missing folder, and a file in its place", async () => {
     await rm(folder, { recursive: true });
     await expectRefusal(/there is no such folder/);
     await writeFile(folder, "");
@@ -144,11 +144,11 @@ describe("loadCausalLM refuses", () => {
     await expectRefusal(message);
   });
 
-  it("pickled weights that hold something else than tensors", async () => {
+  it("pickled weights that contain something other than tensors", async () => {
     await rm(join(folder, "model.safetensors"));
     await writeFile(join(folder, "pytorch_model.bin"), "");
     await expectRefusal(/pytorch_model\.bin: cannot be read as a state_dict of PyTorch: it is neither/);
-    // sys.exit, which Python would look up.
+    // sys.exit, which Python's unpickler would resolve.
     const code = Buffer.from("8002637379730a657869740a2e", "hex");
     await writeFile(join(folder, "pytorch_model.bin"), code);
     await expectRefusal(
@@ -163,7 +163,7 @@ describe("loadCausalLM refuses", () => {
   });
 
   it.each([["config.json"], ["tokenizer.json"], ["tokenizer_config.json"], ["generation_config.json"]])(
-    "%s that is no JSON, or no object",
+    "%s that is not JSON, or not an object",
     async (name) => {
       await writeFile(join(folder, name), '{"a": ');
       await expectRefusal(new RegExp(`${name}: must be a JSON file`));
@@ -179,7 +179,7 @@ describe("loadCausalLM refuses", () => {
       /config\.json: "n_embd" must be an integer of at least 1, but it is missing/,
     ],
     ["a size that is text", { n_layer: "two" }, /"n_layer" must be an integer .*, but it is "two"/],
-    ["a size that is no integer", { vocab_size: 320.5 }, /"vocab_size" must be .*, but it is 320\.5/],
+    ["a size that is not an integer", { vocab_size: 320.5 }, /"vocab_size" must be .*, but it is 320\.5/],
     ["a negative size", { n_positions: -64 }, /"n_positions" must be .*, but it is -64/],
     [
       "heads that do not divide the size",
@@ -198,7 +198,11 @@ describe("loadCausalLM refuses", () => {
       { eos_token_id: "end" },
       /"eos_token_id" must be a token id or a list of token ids, but it is "end"/,
     ],
-    ["a flag that is no boolean", { tie_word_embeddings: "yes" }, /must be true or false, but it is "yes"/],
+    [
+      "a flag that is not a boolean",
+      { tie_word_embeddings: "yes" },
+      /must be true or false, but it is "yes"/,
+    ],
     [
       "an architecture that is not supported, listing those that are",
       { architectures: ["MambaForCausalLM"] },
@@ -244,7 +248,7 @@ describe("loadCausalLM refuses", () => {
     }
   });
 
-  it("weights whose header is damaged, in a thousand ways, without a crash", async () => {
+  it("weights with a header damaged in a thousand ways, without a crash", async () => {
     const path = join(folder, "model.safetensors");
     const whole = await readFile(path);
     const length = Number(whole.readBigUInt64LE(0));
@@ -310,7 +314,7 @@ describe("loadCausalLM refuses", () => {
 
 describe("sharded weights", () => {
   const index = "model.safetensors.index.json";
-  /** Splits the weights in two files with an index. */
+  /** Splits the weights into two files with an index. */
   async function shard(change: (map: Record<string, unknown>) => unknown = () => {}): Promise<void> {
     const tensors = [...parseSafetensors(await readFile(join(folder, "model.safetensors")))];
     await rm(join(folder, "model.safetensors"));
@@ -349,7 +353,7 @@ describe("sharded weights", () => {
     [
       "a tensor in the wrong file",
       (map) => void (map["nobody"] = "model-2.safetensors"),
-      /says that "nobody" is in model-2\.safetensors, but it is not there/,
+      /maps "nobody" to model-2\.safetensors, which does not contain it/,
     ],
   ])("refuse %s", async (_, change, message) => {
     await shard(change);
@@ -358,7 +362,7 @@ describe("sharded weights", () => {
 });
 
 describe("saveCausalLM", () => {
-  it("writes what was read: same tensors byte for byte, same settings, same tokenizer files, tied weights once", async () => {
+  it("writes what it read: the same tensors byte for byte, settings and tokenizer files, tied weights once", async () => {
     const { model, tokenizer } = await loadCausalLM(goldenFolder);
     const saved = join(folder, "saved");
     await saveCausalLM(saved, model, tokenizer);
@@ -383,7 +387,7 @@ describe("saveCausalLM", () => {
     model.dispose();
   });
 
-  it("writes a changed model that scores the same when read again, in its own type", async () => {
+  it("writes a changed model that scores the same after reloading, in its own type", async () => {
     const { model, tokenizer } = await loadCausalLM(goldenFolder);
     const changed = model.copy("bfloat16");
     noGrad(() => changed.namedParameters().forEach((tensor: Tensor) => void tensor.mul_(1.25)));
@@ -398,7 +402,7 @@ describe("saveCausalLM", () => {
     for (const lm of [model, changed, again.model]) lm.dispose();
   });
 
-  it("replaces the checkpoint that the model was read from, and leaves nothing else behind", async () => {
+  it("replaces the checkpoint that the model was read from, and leaves no other files", async () => {
     const { model, tokenizer } = await loadCausalLM(folder);
     noGrad(() => model.namedParameters().get("transformer.wte.weight")!.mul_(0.5));
     const expected = score(model);
@@ -413,12 +417,14 @@ describe("saveCausalLM", () => {
     again.model.dispose();
   });
 
-  it("deletes nothing that is no checkpoint, and says where it cannot write", async () => {
+  it("does not delete a folder that is not a checkpoint, and names a folder that it cannot write", async () => {
     const { model, tokenizer } = await loadCausalLM(goldenFolder);
     const occupied = join(folder, "occupied");
     await mkdir(occupied);
     await writeFile(join(occupied, "thesis.txt"), "");
-    await expect(saveCausalLM(occupied, model, tokenizer)).rejects.toThrow(/but it holds \["thesis\.txt"\]/);
+    await expect(saveCausalLM(occupied, model, tokenizer)).rejects.toThrow(
+      /but it contains \["thesis\.txt"\]/,
+    );
     await expect(saveCausalLM(join(folder, "config.json"), model, tokenizer)).rejects.toThrow(UsageError);
     await expect(saveCausalLM(join(folder, "config.json", "x"), model, tokenizer)).rejects.toThrow(
       UsageError,

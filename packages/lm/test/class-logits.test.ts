@@ -43,7 +43,7 @@ describe.each(published)("the published classifier $variant", ({ folder, rows })
     expect(Math.max(...read)).toBe(512);
   });
 
-  it("gives a text the same alone as among others, in whatever batches", () => {
+  it("gives a text the same logits in any batch", () => {
     const alone = texts.map((text) => classLogits(classifier, [text])[0]!);
     for (const batchSize of [1, 5, 64]) {
       expect(worst(classLogits(classifier, texts, { batchSize }), alone)).toBeLessThan(1e-5);
@@ -52,7 +52,7 @@ describe.each(published)("the published classifier $variant", ({ folder, rows })
     expect(worst(backwards.reverse(), alone)).toBeLessThan(1e-5);
   });
 
-  it("keeps no tensor", () => {
+  it("leaves no tensor behind", () => {
     const held = liveTensors();
     classLogits(classifier, texts);
     expect(classLogits(classifier, [])).toEqual([]);
@@ -75,7 +75,7 @@ describe("truncation", () => {
     return { row, prefix: tokenizer.prefixIds, suffix: tokenizer.suffixIds, ids: tokenizer.encode(text) };
   };
 
-  it("cuts the text, not what stands around it, on the side that the tokenizer names", async () => {
+  it("truncates the text, not its special tokens, on the side that the tokenizer specifies", async () => {
     const text = "the quick brown fox jumps over";
     const right = await rowWith({ model_max_length: 8 }, text);
     expect(right.ids.length).toBeGreaterThan(6);
@@ -84,7 +84,7 @@ describe("truncation", () => {
     expect(left.row).toEqual([...left.prefix, ...left.ids.slice(-6), ...left.suffix]);
   });
 
-  it("falls back to the window where the tokenizer names no length, or none that the model has", async () => {
+  it("falls back to the context length if the tokenizer specifies no length, or a larger one", async () => {
     const text = "a ".repeat(2000);
     for (const settings of [{}, { model_max_length: 1e30 }, { model_max_length: "long" }]) {
       expect((await rowWith(settings, text)).row).toHaveLength(512);
@@ -92,7 +92,7 @@ describe("truncation", () => {
   });
 });
 
-it("refuses a batch of nothing", async () => {
+it("refuses an empty batch", async () => {
   const classifier = await loadSequenceClassifier(publishedFolder("original"));
   for (const batchSize of [0, -1, 1.5, NaN]) {
     expect(() => classLogits(classifier, ["a"], { batchSize })).toThrow(UsageError);
@@ -100,9 +100,9 @@ it("refuses a batch of nothing", async () => {
   classifier.model.dispose();
 });
 
-it("reads pickled weights as it reads safetensors", async () => {
+it("reads pickled weights like safetensors", async () => {
   const bytes = readFileSync(join(publishedFolder("unbiased"), "pytorch_model.bin"));
-  // The stream of before PyTorch 1.6, not a zip archive.
+  // The format from before PyTorch 1.6, not a zip archive.
   expect(bytes.subarray(0, 2).toString("hex")).toBe("8002");
   const { model, unusedTensors } = await loadSequenceClassifier(publishedFolder("unbiased"));
   expect(unusedTensors).toEqual([]);

@@ -73,7 +73,7 @@ describe("config.json", () => {
     ["gemma3-multimodal", { text_config: { head_dim: 3 } }, /"text_config": "head_dim" must be even/],
     ["gemma3-multimodal", { text_config: 3 }, /"text_config" must be an object/],
     ["phi3", { rope_parameters: { rope_type: "ntk" } }, /"rope_type" must be one of .*"longrope", "yarn"/],
-    // The name that LongRoPE had in the first Phi-3.
+    // The name of LongRoPE in the first Phi-3.
     ["phi3", { rope_parameters: { rope_type: "yarn" } }, /"short_factor" must be a list of 4 numbers/],
     ["llama2", { rope_scaling: { type: "yarn", factor: 0 } }, /"rope_scaling" \(yarn\): "factor" must be a/],
     ["llama2", { rope_scaling: { type: "yarn", truncate: 1 } }, /"truncate" must be true or false/],
@@ -101,7 +101,7 @@ describe("config.json", () => {
     await expect(loadCausalLM(folder)).rejects.toThrow(message);
   });
 
-  // As transformers saves multimodal checkpoints today, and as it used to.
+  // As current and older versions of transformers save multimodal checkpoints.
   it.each([
     ["model.language_model.", "lm_head."],
     ["language_model.model.", "language_model.lm_head."],
@@ -143,7 +143,7 @@ describe("config.json", () => {
     expect(saved).toMatchObject({ tie_word_embeddings: false });
   });
 
-  it("of a model with LongRoPE ends the context where other frequencies begin", async () => {
+  it("of a model with LongRoPE limits the context to the original length", async () => {
     const changed = { original_max_position_embeddings: 24 };
     await checkpoint({ name: "", family: "phi4-mini", changed, removed: [] });
     const { model } = await loadCausalLM(folder);
@@ -151,7 +151,7 @@ describe("config.json", () => {
     model.dispose();
   });
 
-  it("must have a window where layer_types names one", async () => {
+  it("must give a window size if layer_types names a sliding layer", async () => {
     const layer_types = ["sliding_attention", "full_attention"];
     await checkpoint({ name: "", family: "qwen2", changed: { layer_types }, removed: [] });
     await expect(loadCausalLM(folder)).rejects.toThrow(

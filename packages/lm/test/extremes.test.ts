@@ -77,7 +77,7 @@ describe.each(models)("%s", (_, settings) => {
   let before: number;
   beforeAll(() => {
     start = liveTensors();
-    // Weights ten times as large as usual: attention far back then has a say in every number.
+    // Weights ten times as large as usual, so that attention to distant tokens affects every number.
     model = initializeCausalLM({ ...settings, initializer_range: 0.2 }, 5);
     referenceLogprobs(model, [1], [2]);
   });
@@ -88,7 +88,7 @@ describe.each(models)("%s", (_, settings) => {
   beforeEach(() => (before = liveTensors()));
   afterEach(() => expect(liveTensors()).toBe(before));
 
-  it("holds a conversation of more than 1,000 tokens, each read once", () => {
+  it("handles a conversation of more than 1,000 tokens, each prefilled once", () => {
     using session = GenerationSession.open(model, decoder, [randomIds(40)]);
     let given = 40;
     let sampled = 0;
@@ -112,8 +112,8 @@ describe.each(models)("%s", (_, settings) => {
     });
   });
 
-  it("takes 64 prompts from 1 to 1,200 tokens together, within a cache of a tenth of their size, as each alone", () => {
-    // Every power of two, the extremes, and the rest at random.
+  it("handles 64 prompts of 1 to 1,200 tokens in one batch as it handles each alone, within a cache of a tenth of their size", () => {
+    // Every power of two, the extremes, and random values.
     const lengths = [1, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 1200];
     while (lengths.length < 64) lengths.push(1 + Math.floor(1200 * stream.uniform() ** 3));
     const prompts = lengths.map(randomIds);
@@ -136,7 +136,7 @@ describe.each(models)("%s", (_, settings) => {
     expect(free.counters.tokensReread).toBe(0);
   });
 
-  it("goes on from a prompt of one token, up to the last place of the window and past it", () => {
+  it("continues a prompt of one token, up to the last position of the context window and beyond", () => {
     const messages: string[] = [];
     using session = GenerationSession.open(model, decoder, [[7]], { log: (line) => messages.push(line) });
     const long = { ...sampling, minNewTokens: WINDOW - 1, maxNewTokens: WINDOW - 1 };

@@ -34,7 +34,7 @@ describe.each(goldenCausal)("the causal model $name", ({ name, folder, expected 
     expect(worst(values(model, rows, false), reference)).toBeLessThan(2e-4);
   });
 
-  it("reads packed as it reads row by row, windows included", () => {
+  it("computes the same packed as row by row, sliding windows included", () => {
     const shared = rows[0]!.context;
     const tree = [
       ...rows,
@@ -52,7 +52,7 @@ describe.each(goldenCausal)("the causal model $name", ({ name, folder, expected 
     }
   });
 
-  it("stays near them in bfloat16", () => {
+  it("stays close to them in bfloat16", () => {
     const half = model.copy("bfloat16");
     const got = values(half, rows, true);
     const differences = got.flatMap((row, r) => row.map((value, k) => Math.abs(value - reference[r]![k]!)));
@@ -62,7 +62,7 @@ describe.each(goldenCausal)("the causal model $name", ({ name, folder, expected 
     half.dispose();
   });
 
-  it("computes the same greedy tokens when everything is read again for each", () => {
+  it("computes the same greedy tokens without a cache", () => {
     for (const { ids, greedy } of expected.greedy.slice(0, 4)) {
       const chosen: number[] = [];
       while (chosen.length < greedy.length) {

@@ -1,4 +1,4 @@
-/** Gradients and low-rank updates as transformers computes them; made by golden/make_gradients.py. */
+/** Gradients and low-rank updates computed by transformers; made by golden/make_gradients.py. */
 import { liveTensors, noGrad, scope, tensor, type DType, type Tensor } from "@astra-rl/torch";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { loadCausalLM } from "../src/checkpoint.js";
@@ -29,7 +29,7 @@ let before: number;
 beforeEach(() => (before = liveTensors()));
 afterEach(() => expect(liveTensors()).toBe(before));
 
-it("there are golden gradients of every causal family", () => {
+it("golden gradients exist for every causal family", () => {
   expect(Object.keys(models).sort()).toEqual(goldenCausal.map(({ name }) => name).sort());
 });
 

@@ -3,7 +3,7 @@ import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
 
 /** Short runs; long ones are described in docs/fuzzing.md. */
-describe("the fuzzer of", () => {
+describe("fuzzers", () => {
   it.each([
     ["configurations", 60],
     ["checkpoints", 60],
@@ -21,15 +21,15 @@ describe("the fuzzer of", () => {
     300_000,
   );
 
-  it("what fails says which case, and ends with status 1", () => {
+  it("a failing fuzzer names the case, and exits with status 1", () => {
     const script = fileURLToPath(new URL("support/failing-fuzzer.ts", import.meta.url));
     const given = ["--import", "tsx", script, "--cases", "6", "--seed", "1"];
     const { status, stdout } = spawnSync(process.execPath, given, { encoding: "utf8" });
     expect(status).toBe(1);
     expect(stdout).toMatch(/seed 2: raw error: TypeError: raw/);
-    expect(stdout).toMatch(/seed 3: does not say where: nowhere/);
-    expect(stdout).toMatch(/seed 4: the process ended \(7\)/);
-    expect(stdout).toMatch(/seed 5: fault of our own: .*internal: here/);
+    expect(stdout).toMatch(/seed 3: does not name the place: nowhere/);
+    expect(stdout).toMatch(/seed 4: the process exited \(7\)/);
+    expect(stdout).toMatch(/seed 5: internal error: .*internal: here/);
     expect(stdout).toMatch(/failing: 6 cases from seed 1, 4 failures/);
   }, 300_000);
 });

@@ -6,7 +6,7 @@ import { tokenLogprobs, type ScoredRow } from "../src/logprobs.js";
 import { type CausalLM } from "../src/causal-lm.js";
 import { smallModels } from "./support/small-models.js";
 
-/** A tree (shared beginnings, so a mask) and a row apart. */
+/** A tree (shared prefixes, so a mask) and a separate row. */
 const shared = [3, 9, 27, 28, 31, 40, 17, 51];
 const rows: ScoredRow[] = [
   { context: shared, continuation: [5, 15, 45] },
@@ -80,7 +80,7 @@ describe.each(smallModels)("gradient checkpointing of %s", (_, settings, targetM
       for (const parameter of adapter.namedParameters().values()) parameter.add_(0.05);
     });
     const adapted = model.withAdapter(adapter);
-    /** As a tester trains: in training mode while the loss is computed, not when it is differentiated. */
+    /** As in training of a tester: in training mode while the loss is computed, but not during the backward pass. */
     const run = (gradientCheckpointing: boolean, seed: number): Result =>
       scope(() => {
         manualSeed(seed);

@@ -1,6 +1,6 @@
 import type { Tensor } from "@astra-rl/torch";
 
-/** Largest absolute difference of two tensors' elements; Infinity where either holds what is no number. */
+/** Largest absolute difference of two tensors' elements; Infinity if either contains NaN. */
 export function largestDifference(a: Tensor, b: Tensor): number {
   const left = Array.from(a.toTypedArray(), Number);
   const right = Array.from(b.toTypedArray(), Number);

@@ -11,7 +11,7 @@ interface Cases {
 
 const golden = (name: string) => readFileSync(fileURLToPath(new URL(`golden/${name}`, import.meta.url)));
 
-/** What a template writes, or null if it is refused: by an error that names the template. */
+/** A template's output, or null if it is refused with an error that names the template. */
 function rendered(source: string, messages: unknown): string | null {
   const variables = { messages, tools: null, documents: null, add_generation_prompt: false };
   try {
@@ -28,20 +28,20 @@ function compared({ messages, cases }: Cases) {
   for (const { template, text } of cases) {
     const here = rendered(template, messages);
     if (here === null && text !== undefined) refused++;
-    // Python's error is no text: a template that it refuses must not be rendered.
+    // A template that Python refuses must not render.
     else if (here !== (text ?? null)) different.push({ template, here, python: text });
   }
   return { different, refused };
 }
 
 describe("templates render as in Python", () => {
-  it("one construct at a time: every one of 175", () => {
+  it("each construct alone: all 175", () => {
     const cases = JSON.parse(golden("jinja-cases.json").toString()) as Cases;
     expect(cases.cases).toHaveLength(175);
     expect(compared(cases)).toEqual({ different: [], refused: 0 });
   });
 
-  it("constructs against each other: 1,500 random templates equal, or refused by name (2 %)", () => {
+  it("combined constructs: 1,500 random templates are equal, or refused by name (2 %)", () => {
     const cases = JSON.parse(gunzipSync(golden("jinja-expected.json.gz")).toString()) as Cases;
     expect(cases.cases).toHaveLength(1500);
     const { different, refused } = compared(cases);
@@ -61,12 +61,12 @@ describe("templates render as in Python", () => {
     expect(render("{{ {1: 'x'}[1] }}{{ {1: 'x'}[true] }}{{ '{} {a}'.format(1, a=2) }}")).toBe("xx1 2");
   });
 
-  it("keeps the indentation of an earlier answer after its thought", () => {
+  it("keeps the indentation of an earlier answer after its reasoning", () => {
     const content = "<think>\nHm.\n</think>\n\n    indented";
     expect(render("{{ m.split('</think>')[-1].lstrip('\\n') }}", { m: content })).toBe("    indented");
   });
 
-  it("tells who is at fault", () => {
+  it("distinguishes errors of the conversation, the template and this implementation", () => {
     expect(() => render("{{ raise_exception('roles must alternate') }}")).toThrow(
       /the template refuses this conversation: roles must alternate/,
     );
@@ -79,7 +79,7 @@ describe("templates render as in Python", () => {
     );
   });
 
-  it("tells the line of a mistake, in words of templates", () => {
+  it("gives the line of a mistake, in terms of the template", () => {
     expect(() => render("a\n{% for x in y %}\nb")).toThrow(
       /cannot be parsed: line 3: unexpected end of template, expected 'endfor' or 'else'/,
     );
@@ -89,7 +89,7 @@ describe("templates render as in Python", () => {
     );
   });
 
-  it("lets no template change its variables, reach an object's insides, or another template", () => {
+  it("prevents templates from changing their variables, and from reaching an object's internals or another template", () => {
     const messages = [{ role: "user", content: "hi" }];
     for (const hostile of [
       "{{ messages.append(1) }}",

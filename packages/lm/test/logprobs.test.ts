@@ -22,7 +22,7 @@ const rows: ScoredRow[] = golden.logprobs.map(({ contextIds, continuationIds }) 
   continuation: continuationIds,
 }));
 
-/** A tree as preference training sees it: siblings, cousins, repeated rows, a row that ends inside another. */
+/** A tree as in preference training: siblings, cousins, repeated rows, a row that ends inside another. */
 const tree: ScoredRow[] = (() => {
   const root = [5, 9, 200, 17, 33, 8, 61];
   const left = [...root, 71, 72, 73, 74];
@@ -44,10 +44,10 @@ function values(model: CausalLM, given: readonly ScoredRow[], options?: TokenLog
   return noGrad(() => scope(() => tokenLogprobs(model, given, options).toArray())) as number[][];
 }
 
-/** Halves of surrogate pairs on their own are no text: they become U+FFFD. */
+/** Lone surrogates are not valid text: they become U+FFFD. */
 const wellFormed = (text: string) => Buffer.from(text).toString();
 
-/** Gradients of a weighted sum of the log-probabilities, weights different everywhere, by parameter. */
+/** Gradients of a weighted sum of the log-probabilities, with distinct weights, by parameter. */
 function gradients(model: CausalLM, given: readonly ScoredRow[], options?: TokenLogprobsOptions) {
   const parameters = model.namedParameters();
   for (const parameter of parameters.values()) {
@@ -157,7 +157,7 @@ describe("tokenLogprobs of the golden GPT-2", () => {
     },
   );
 
-  it("reads each shared beginning once, and counts it", () => {
+  it("processes each shared prefix once, and counts it", () => {
     const counters = { tokensRead: 0 };
     values(model, tree, { counters });
     const beginnings = new Set<string>();
@@ -176,7 +176,7 @@ describe("tokenLogprobs of the golden GPT-2", () => {
     );
   });
 
-  it("stays near float32 with bfloat16 weights, products or both", async () => {
+  it("stays close to float32 with bfloat16 weights, products or both", async () => {
     const reference = values(model, rows).flat();
     const half = model.copy("bfloat16");
     const mixed = (await loadCausalLM(goldenFolder, { computeDtype: "bfloat16" })).model;
@@ -185,7 +185,7 @@ describe("tokenLogprobs of the golden GPT-2", () => {
     for (const lm of [half, mixed, stored]) {
       const got = values(lm, rows).flat();
       const mean = got.reduce((sum, value, at) => sum + Math.abs(value - reference[at]!), 0) / scored;
-      // The golden weights are ten times those of a model as training begins, and so are their errors.
+      // The golden weights are ten times those of an untrained model, and so are their errors.
       expect(mean).toBeLessThan(2e-2);
     }
     const [name, weight] = [...mixed.namedParameters()].at(2)!;
@@ -197,7 +197,7 @@ describe("tokenLogprobs of the golden GPT-2", () => {
     for (const lm of [half, mixed, stored]) lm.dispose();
   });
 
-  it("has projections [in, out] that lie by output, in copies and gradients as well", () => {
+  it("stores [in, out] projections output-major, also in copies and gradients", () => {
     const [trained, half] = [model.copy("float32"), model.copy("bfloat16")];
     const lieByOutput = (of: CausalLM, pick: (parameter: Tensor) => Tensor) =>
       [...model.projections().keys()].map((name) =>
@@ -270,24 +270,28 @@ describe("tokenLogprobs of the golden GPT-2", () => {
       /row 0: .* from 0 to 319, got 320/,
     ],
     ["a negative id", { context: [-1], continuation: [3] }, /got -1/],
-    ["an id that is no integer", { context: [1], continuation: [0.5] }, /got 0\.5/],
+    ["an id that is not an integer", { context: [1], continuation: [0.5] }, /got 0\.5/],
     [
       "a continuation as long as the window",
       { context: [1], continuation: Array.from({ length: 64 }, () => 1) },
       /window of 64 tokens, but the continuation has 64/,
     ],
     [
-      "a continuation that leaves no room for what is pinned",
+      "a continuation that leaves no room for the pinned ids",
       { context: [1, 2, 3, 4], continuation: Array.from({ length: 61 }, () => 1), pinned: 4 },
       /and the 4 pinned tokens of context must fit the model's window of 64 tokens, but the continuation has 61/,
     ],
-    ["pins that are no number", { context: [1, 2], continuation: [1], pinned: 0.5 }, /pinned must be .*0\.5/],
+    [
+      "pins that are not a number",
+      { context: [1, 2], continuation: [1], pinned: 0.5 },
+      /pinned must be .*0\.5/,
+    ],
   ])("refuses %s", (_, row, message) => {
     expect(() => tokenLogprobs(model, [row])).toThrow(UsageError);
     expect(() => tokenLogprobs(model, [row])).toThrow(message);
   });
 
-  it("cuts a long context behind its pinned ids", () => {
+  it("truncates a long context after its pinned ids", () => {
     const context = Array.from({ length: 70 }, (_, at) => (7 * at) % 300);
     const continuation = [5, 6, 7];
     const cut = [...context.slice(0, 4), ...context.slice(-57)];
@@ -299,7 +303,7 @@ describe("tokenLogprobs of the golden GPT-2", () => {
     expect(contextThatFits(model.config, full)).toEqual(context.slice(0, 4));
   });
 
-  it("takes no rows, and rows without anything to score", () => {
+  it("accepts zero rows, and rows with nothing to score", () => {
     expect(values(model, [])).toEqual([]);
     expect(values(model, [{ context: [3], continuation: [] }])).toEqual([[]]);
     const shape = scope(() => [...tokenLogprobs(model, [{ context: [], continuation: [] }]).shape]);
@@ -307,7 +311,7 @@ describe("tokenLogprobs of the golden GPT-2", () => {
   });
 });
 
-describe("tokenLogprobs of a model as training begins", () => {
+describe("tokenLogprobs of an untrained model", () => {
   const sizes = { vocabSize: 500, contextLength: 128, hiddenSize: 64, layers: 4, heads: 4 };
   let model: CausalLM;
   beforeAll(() => {
@@ -315,7 +319,7 @@ describe("tokenLogprobs of a model as training begins", () => {
   });
   afterAll(() => model.dispose());
 
-  it("needs a token that stands in for an empty context", () => {
+  it("needs a token to replace an empty context", () => {
     expect(() => tokenLogprobs(model, [{ context: [], continuation: [1] }])).toThrow(/names neither/);
   });
 
@@ -334,7 +338,7 @@ describe("tokenLogprobs of a model as training begins", () => {
     half.dispose();
   });
 
-  it("begins with weights that depend on the seed alone", () => {
+  it("has initial weights that depend only on the seed", () => {
     const parameters = (lm: CausalLM) => [...lm.namedParameters()] as [string, Tensor][];
     const same = initializeGPT2(sizes, 7);
     const other = initializeGPT2(sizes, 8);
@@ -367,7 +371,7 @@ describe("tokenLogprobs of a model as training begins", () => {
 });
 
 describe("tokenLogprobs under a sliding window", () => {
-  it("reads texts that fit the window and texts that do not in one pass as a plain pass reads each", async () => {
+  it("processes texts within and beyond the window in one pass like separate passes", async () => {
     const mistral = goldenCausal.find(({ name }) => name === "mistral")!; // a window of 8
     const { model } = await loadCausalLM(mistral.folder);
     try {
@@ -379,7 +383,7 @@ describe("tokenLogprobs under a sliding window", () => {
         { context: long, continuation: [71, 40] },
         { context: [8, 61, 12, 30, 31], continuation: [13] },
       ];
-      // Without segments: the path that transformers' values are checked against.
+      // Without segments: the path that is compared with transformers.
       const alone = given.map(({ context, continuation }) => referenceLogprobs(model, context, continuation));
       const together = values(model, given).map((row, at) => row.slice(0, alone[at]!.length));
       expectClose(together, alone, 2e-5);

@@ -44,7 +44,7 @@ afterEach(() => {
 });
 
 describe.each(bases)("an adapter of PEFT on $name", ({ name, base }) => {
-  it("gives PEFT's log-probabilities, leaves the base alone, and is the same merged or saved again", async () => {
+  it("gives PEFT's log-probabilities, leaves the base unchanged, and is the same merged or saved again", async () => {
     const expected = expectedOf(name);
     const { model } = await loadCausalLM(base);
     const alone = scoresOf(model, expected);
@@ -70,7 +70,7 @@ describe.each(bases)("an adapter of PEFT on $name", ({ name, base }) => {
 });
 
 describe("a fresh adapter", () => {
-  it("changes nothing, has gradients of its own only, and comes from its seed", async () => {
+  it("changes nothing, has only its own gradients, and depends on its seed", async () => {
     const expected = expectedOf("qwen3");
     const { model } = await loadCausalLM(bases[1]!.base);
     const configuration = { rank: 2, alpha: 4, targetModules: ["q_proj", "o_proj"] };
@@ -98,7 +98,7 @@ describe("a fresh adapter", () => {
     model.dispose();
   });
 
-  it("drops inputs only while training", async () => {
+  it("applies dropout only while training", async () => {
     const expected = expectedOf("qwen3");
     const { model } = await loadCausalLM(bases[1]!.base);
     const loaded = await LoRA.load(join(golden, "lora", "qwen3"), model.projections());
@@ -149,7 +149,7 @@ describe("a fresh adapter", () => {
     model.dispose();
   });
 
-  // Values for which PEFT computes something else than the low-rank term.
+  // Values for which PEFT computes something other than the low-rank term.
   it.each([
     ["use_dora", true],
     ["use_rslora", true],
@@ -194,7 +194,7 @@ describe("a fresh adapter", () => {
     ["eva_config", { rho: 2 }],
     ["alora_invocation_tokens", null],
     ["a_key_of_tomorrow", []],
-  ])("reads adapters with %s: %j as the plain ones that they are", async (name, value) => {
+  ])("treats adapters with %s: %j as plain ones", async (name, value) => {
     const expected = expectedOf("qwen3");
     const { model } = await loadCausalLM(bases[1]!.base);
     await withSetting(name, value);
@@ -213,7 +213,7 @@ describe("a fresh adapter", () => {
 });
 
 describe("the view of a model with an adapter", () => {
-  it("is refused where its adapter would be left out", async () => {
+  it("is refused where its adapter would be ignored", async () => {
     const { model, tokenizer } = await loadCausalLM(bases[1]!.base);
     const adapter = await LoRA.load(join(golden, "lora", "qwen3"), model.projections());
     const view = model.withAdapter(adapter);

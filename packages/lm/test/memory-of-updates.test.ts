@@ -13,10 +13,10 @@ import { SeededStream } from "../../base/test/support/seeded-stream.js";
 const MEGABYTE = 2 ** 20;
 const LENGTH = 768;
 const LAYERS = 12;
-// Few, so that what layers keep outweighs the logits, which are made either way.
+// Few, so that the layers' activations outweigh the logits, which are computed either way.
 const VOCABULARY = 1000;
 
-it("an update with gradient checkpointing peaks at less than half of the plain one's memory", () => {
+it("an update with gradient checkpointing has less than half of the plain one's peak memory", () => {
   const model = initializeGPT2(
     { vocabSize: VOCABULARY, contextLength: LENGTH, hiddenSize: 64, layers: LAYERS, heads: 4, eosId: 0 },
     1,
@@ -32,7 +32,7 @@ it("an update with gradient checkpointing peaks at less than half of the plain o
     work();
     return (maxMemoryAllocated() - before) / MEGABYTE;
   };
-  // Gradients and whatever is made once are there before the measurement.
+  // Gradients and one-time allocations exist before the measurement.
   update([{ context: ids(4), continuation: ids(4) }], false);
   update([{ context: ids(4), continuation: ids(4) }], true);
   const before = liveTensors();

@@ -11,7 +11,7 @@ import { SeededStream } from "../../base/test/support/seeded-stream.js";
 const VOCABULARY = 50_257;
 const ROWS = 64;
 const LENGTH = 128;
-/** What all logits of the batch would take at once, in float32: 1.65 GB. */
+/** Size of all logits of the batch in float32: 1.65 GB. */
 const ALL_LOGITS = ROWS * LENGTH * VOCABULARY * 4;
 
 const decoder: TokenDecoder = { decode: (ids) => ids.map((id) => `${id} `).join("") };
@@ -19,7 +19,7 @@ const stream = new SeededStream(3, "memory");
 const randomIds = (length: number) => Array.from({ length }, () => stream.integer(VOCABULARY));
 const keys = Array.from({ length: ROWS }, (_, node) => ({ seed: 1, stream: "tester", episode: 0, node }));
 
-/** The most that tensors took while `work` ran, beyond what they took before, in bytes. */
+/** Peak memory of tensors while `work` ran, beyond that before, in bytes. */
 function peakGrowth(work: () => void): number {
   resetPeakMemoryStats();
   const before = memoryAllocated();
@@ -34,14 +34,14 @@ describe("a vocabulary of 50,257 with 64 rows", () => {
       { vocabSize: VOCABULARY, contextLength: 256, hiddenSize: 32, layers: 2, heads: 2, eosId: 50_256 },
       1,
     );
-    // Whatever is made once is made before the measurement.
+    // One-time allocations are made before the measurement.
     using session = GenerationSession.open(model, decoder, [randomIds(4)]);
     session.generate({ maxNewTokens: 2 }, keys.slice(0, 1));
     session.read([randomIds(2)]);
   });
   afterAll(() => model.dispose());
 
-  it("reads 128 scored tokens a row and generates, within a cache budget and a quarter of all logits", () => {
+  it("scores 128 tokens per row and generates, within a cache budget and a quarter of all logits' memory", () => {
     // Keys and values of a column: 2 layers × 2 × 32 numbers; the budget holds a third of the rows.
     const columnBytes = 2 * 2 * 32 * 4;
     const budget = new CacheBudget((ROWS / 3) * (LENGTH + 40) * columnBytes);
@@ -71,7 +71,7 @@ describe("a vocabulary of 50,257 with 64 rows", () => {
     expect(grown).toBeLessThan(ALL_LOGITS / 4);
   });
 
-  it("scores 128 tokens a row without gradients within a quarter of all logits", () => {
+  it("scores 128 tokens per row without gradients within a quarter of all logits' memory", () => {
     const rows = Array.from({ length: ROWS }, () => ({
       context: randomIds(8),
       continuation: randomIds(LENGTH),

@@ -1,7 +1,7 @@
 /**
- * Whatever does not ask for the CPU by name runs on libtorch's "meta" device, which computes shapes, types and devices but
- * no numbers: the way that CUDA takes, on a machine without it. A tensor on the wrong device, a kernel of the CPU's own or a
- * shape that does not fit is an error there as it would be on a GPU.
+ * Everything that does not explicitly use the CPU runs on libtorch's "meta" device, which computes shapes, types and
+ * devices but no numbers: the code path of CUDA, on a machine without it. A tensor on the wrong device, a CPU kernel or
+ * a mismatched shape causes an error there as it would on a GPU.
  */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -26,7 +26,7 @@ import { goldenCausal } from "./golden/families.js";
 
 const META = metaDevice();
 
-/** What is read back from the device is made up: there are no numbers to read. */
+/** Values read back from the device are made up, since it has no numbers. */
 function answerReadbacks(): { readonly count: () => number } {
   let count = 0;
   const typed = Reflect.get(Tensor.prototype, "toTypedArray") as (this: Tensor) => TypedArray;
@@ -58,7 +58,7 @@ afterEach(() => {
   expect(liveTensors()).toBe(before);
 });
 
-/** A golden model whose parameters lie on the device, with those of the golden checkpoint's own types changed as asked. */
+/** A golden model with parameters on the device and with the given types. */
 async function onMeta(folder: string, dtype: DType, computeDtype: DType = dtype) {
   const { model, tokenizer } = await loadCausalLM(folder);
   const place = join(folder, "config.json");
@@ -91,7 +91,7 @@ describe.each(goldenCausal)("the causal model $name", ({ folder, expected }) => 
   const longest = Math.max(...rows.map((row) => row.continuation.length));
 
   it.each(types)(
-    "tells log-probabilities and is updated: weights in %s, products in %s",
+    "computes log-probabilities and is updated: weights in %s, products in %s",
     async (dtype, computeDtype) => {
       const { model } = await onMeta(folder, dtype, computeDtype);
       answerReadbacks();

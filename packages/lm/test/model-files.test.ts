@@ -37,7 +37,7 @@ async function expectRefusal(message: RegExp, load: () => Promise<unknown> = () 
   expect(error).toBeInstanceOf(UsageError);
   expect((error as UsageError).message).toMatch(message);
   expect(liveTensors()).toBe(live);
-  // Nothing is made that was only promised: microseconds of the processor's time.
+  // Nothing is allocated for declared sizes: microseconds of processor time.
   const { user, system } = process.cpuUsage(begin);
   expect(user + system).toBeLessThan(3e6);
 }
@@ -51,7 +51,7 @@ describe("sizes in config.json", () => {
     ["qwen2", "num_hidden_layers", 2 ** 31],
     ["qwen3", "num_hidden_layers", 2 ** 40],
     ["bert", "num_hidden_layers", 2 ** 31],
-  ])("of %s: %s of %d is compared with the weights before anything is made", async (family, key, layers) => {
+  ])("of %s: %s of %d is compared with the weights before any allocation", async (family, key, layers) => {
     await cp(familyFolder(family), folder, { recursive: true });
     edit("config.json", { [key]: layers, layer_types: null });
     const load = () => (family === "bert" ? loadSequenceClassifier(folder) : loadCausalLM(folder));
@@ -71,7 +71,7 @@ describe("sizes in config.json", () => {
     ["llama2", "head_dim", /must have shape/],
     ["llama2", "vocab_size", /must have shape/],
     ["qwen3", "head_dim", /must have shape/],
-  ])("of %s: %s is compared with the weights before anything is made", async (family, key, message) => {
+  ])("of %s: %s is compared with the weights before any allocation", async (family, key, message) => {
     for (const value of [2 ** 31, 2 ** 52]) {
       await cp(familyFolder(family), folder, { recursive: true });
       edit("config.json", key === "num_attention_heads" ? { [key]: value, head_dim: 8 } : { [key]: value });
@@ -79,7 +79,7 @@ describe("sizes in config.json", () => {
     }
   });
 
-  it("that no tensor speaks for cost what is used: a window of 2^50 tokens", async () => {
+  it("without a tensor cost only what is used: a context window of 2^50 tokens", async () => {
     await cp(familyFolder("llama2"), folder, { recursive: true });
     const rows = goldenCausal
       .find(({ name }) => name === "llama2")!
@@ -100,7 +100,7 @@ describe("sizes in config.json", () => {
 });
 
 describe("ids in config.json", () => {
-  it.each(["gpt2", "llama2", "qwen2"])("of %s count as not given outside the vocabulary", async (family) => {
+  it.each(["gpt2", "llama2", "qwen2"])("of %s are ignored outside the vocabulary", async (family) => {
     await cp(familyFolder(family), folder, { recursive: true });
     rmSync(path("generation_config.json"));
     const { model, generation, tokenizer } = await loadCausalLM(folder);
@@ -121,13 +121,13 @@ describe("ids in config.json", () => {
 describe("a JSON file of a checkpoint", () => {
   beforeEach(() => cp(goldenFolder, folder, { recursive: true }));
 
-  it.each(["config.json", "generation_config.json"])("%s is not read where it is too large", async (name) => {
+  it.each(["config.json", "generation_config.json"])("%s is not read if it is too large", async (name) => {
     truncateSync(path(name), 2 ** 31 + 5);
     await expectRefusal(new RegExp(`${name}: must have at most 268435456 bytes, but it has 2147483653`));
   });
 
   it.each(["config.json", "generation_config.json", "tokenizer_config.json"])(
-    "%s may not be nested without end",
+    "%s may not be nested too deeply",
     async (name) => {
       writeFileSync(path(name), `{"a": ${"[".repeat(100_000)}${"]".repeat(100_000)}}`);
       await expectRefusal(new RegExp(`${name}: must be nested at most 100 deep`));
@@ -139,7 +139,7 @@ describe("a JSON file of a checkpoint", () => {
     },
   );
 
-  it("is no pipe, which would wait for a writer, and no folder", async () => {
+  it("must not be a pipe, which would block, or a folder", async () => {
     rmSync(path("config.json"));
     execFileSync("mkfifo", [path("config.json")]);
     await expectRefusal(/config\.json: must be a file/);
@@ -151,13 +151,13 @@ describe("a JSON file of a checkpoint", () => {
     await expectRefusal(/config\.json: cannot be read/);
   });
 
-  it("is UTF-8", async () => {
+  it("must be UTF-8", async () => {
     const text = readFileSync(path("config.json"), "utf8");
     writeFileSync(path("config.json"), Buffer.from(text, "utf16le"));
     await expectRefusal(/config\.json: must be a JSON file/);
   });
 
-  it("changes no object but its own", async () => {
+  it("cannot change other objects' prototypes", async () => {
     const text = readFileSync(path("config.json"), "utf8").trimEnd();
     writeFileSync(
       path("config.json"),
@@ -168,14 +168,14 @@ describe("a JSON file of a checkpoint", () => {
     model.dispose();
   });
 
-  it("names architectures as texts", async () => {
+  it("must name architectures as texts", async () => {
     edit("config.json", { architectures: [["GPT2LMHeadModel"]], model_type: "x" });
     await expectRefusal(/config\.json: the architecture must be one of/);
   });
 });
 
 describe("other files of a model", () => {
-  it("config.json of a classifier names a known type", async () => {
+  it("config.json of a classifier must name a known type", async () => {
     await cp(familyFolder("bert"), folder, { recursive: true });
     for (const model_type of ["constructor", "__proto__", "gpt2"]) {
       edit("config.json", { model_type });
@@ -186,7 +186,7 @@ describe("other files of a model", () => {
     }
   });
 
-  it("config.json stretches rotary positions between two different wavelengths", async () => {
+  it("config.json must give two different wavelengths for scaled rotary positions", async () => {
     await cp(familyFolder("llama32-new-spelling"), folder, { recursive: true });
     const { rope_parameters } = JSON.parse(readFileSync(path("config.json"), "utf8")) as {
       rope_parameters: Record<string, unknown>;
@@ -195,7 +195,7 @@ describe("other files of a model", () => {
     await expectRefusal(/"high_freq_factor" must be greater than low_freq_factor \(1\), but it is 1/);
   });
 
-  it("the index of shards names plain files", async () => {
+  it("the index of shards must name plain files", async () => {
     await cp(familyFolder("llama3-sharded"), folder, { recursive: true });
     const index = "model.safetensors.index.json";
     edit(index, { weight_map: { "lm_head.weight": "a\0.safetensors" } });
@@ -204,7 +204,7 @@ describe("other files of a model", () => {
     await expectRefusal(/x{300}\.safetensors: cannot be read \(ENAMETOOLONG\)/);
   });
 
-  it("chat_template.jinja is UTF-8, and special tokens are texts", async () => {
+  it("chat_template.jinja must be UTF-8, and special tokens must be texts", async () => {
     await cp(familyFolder("llama3-sharded"), folder, { recursive: true });
     writeFileSync(path("chat_template.jinja"), Uint8Array.of(0x61, 0xff));
     const tokenizer = await Tokenizer.load(folder);
@@ -248,17 +248,17 @@ describe("other files of a model", () => {
       await expectRefusal(message, load);
     });
 
-    it("may name a module as often as it likes", async () => {
+    it("may name a module any number of times", async () => {
       edit("adapter_config.json", { target_modules: Array<string>(1_000_000).fill("q_proj") });
       await expect(load()).resolves.toBeUndefined();
     });
 
-    it("stores floating-point numbers", async () => {
+    it("must store floating-point numbers", async () => {
       const weights = path("adapter_model.safetensors");
       const tensors = parseSafetensors(readFileSync(weights));
       for (const tensor of tensors.values()) tensor.dtype = "I32";
       writeFileSync(weights, renderSafetensors(tensors));
-      // Somebody else's adapter: ours would be refused for its digest before it is read.
+      // Without our digests: with them it would be refused before it is read.
       rmSync(path("SHA256SUMS"));
       await expectRefusal(
         /adapter_model\.safetensors: tensor .* must be stored as one of float32, .* but it is int32/,

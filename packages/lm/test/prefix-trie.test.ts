@@ -3,12 +3,12 @@ import { describe, expect, it } from "vitest";
 import { ancestorMask, buildTries, isChain, type PrefixTrie } from "../src/prefix-trie.js";
 
 const numbered = (sequences: number[][]) => new Map(sequences.map((tokens, index) => [index, tokens]));
-/** The definition: one token has to be read for each distinct beginning. */
+/** The definition: one token has to be processed for each distinct prefix. */
 const distinctBeginnings = (sequences: number[][]) =>
   new Set(sequences.flatMap((tokens) => tokens.map((_, end) => tokens.slice(0, end + 1).join()))).size;
 const size = (tries: PrefixTrie[]) => tries.reduce((sum, trie) => sum + trie.tokens.length, 0);
 
-/** Few distinct tokens after a shared beginning, so that sequences branch, repeat and end inside each other. */
+/** Few distinct tokens after a shared prefix, so that sequences branch, repeat and end inside each other. */
 const forest = fc.array(
   fc
     .tuple(fc.integer({ min: 0, max: 2 }), fc.array(fc.integer({ min: 0, max: 2 }), { maxLength: 8 }))
@@ -43,7 +43,7 @@ describe("buildTries", () => {
     });
   });
 
-  it("leads each sequence along its own tokens, and reads each distinct beginning once", () => {
+  it("maps each sequence to its own tokens, with one node per distinct prefix", () => {
     fc.assert(
       fc.property(forest, (sequences) => {
         const tries = buildTries(numbered(sequences), { merge: true, tokenBudget: 1000 });
@@ -64,7 +64,7 @@ describe("buildTries", () => {
     );
   });
 
-  it("cuts at branches what is over the budget, and never inside a sequence", () => {
+  it("splits tries above the budget at branches, never inside a sequence", () => {
     fc.assert(
       fc.property(forest, fc.integer({ min: 1, max: 20 }), (sequences, tokenBudget) => {
         const tries = buildTries(numbered(sequences), { merge: true, tokenBudget });
@@ -79,7 +79,7 @@ describe("buildTries", () => {
     );
   });
 
-  it("does not join texts that share no more than how every text begins", () => {
+  it("does not merge texts that share only the beginning-of-text token", () => {
     const sequences = [
       [0, 5, 6, 7, 8, 9],
       [0, 6, 6, 7, 8, 9],
@@ -87,13 +87,13 @@ describe("buildTries", () => {
     expect(buildTries(numbered(sequences), { merge: true, tokenBudget: 100 })).toHaveLength(2);
   });
 
-  it("gives every sequence its own chain when told not to merge", () => {
+  it("gives every sequence its own trie without merging", () => {
     const tries = buildTries(numbered([[1, 2], [1, 2], [3]]), { merge: false, tokenBudget: 1 });
     expect(tries.map((trie) => trie.tokens)).toEqual([[1, 2], [1, 2], [3]]);
     expect(tries.every(isChain)).toBe(true);
   });
 
-  it("takes ten thousand sequences of one long line without deep recursion", () => {
+  it("handles ten thousand nested prefixes without deep recursion", () => {
     const line = Array.from({ length: 10_000 }, (_, index) => index);
     const sequences = new Map(line.map((index) => [index, line.slice(0, (index % 100) + 1)]));
     expect(size(buildTries(sequences, { merge: true, tokenBudget: 1e9 }))).toBe(100);
@@ -101,7 +101,7 @@ describe("buildTries", () => {
 });
 
 describe("ancestorMask", () => {
-  it("allows exactly the node itself and its ancestors", () => {
+  it("allows attention to exactly the node itself and its ancestors", () => {
     fc.assert(
       fc.property(forest, (sequences) => {
         for (const trie of buildTries(numbered(sequences), { merge: true, tokenBudget: 1000 })) {

@@ -4,7 +4,7 @@ import { type CausalLM } from "../src/causal-lm.js";
 import { resolveSampling, type Sampling } from "../src/generation/sampling.js";
 import { type TokenDecoder } from "../src/generation/stop.js";
 
-/** What a session must agree with: one row, no cache, no batch, the whole text read again for each token. */
+/** The reference for sessions: one row, no cache, no batch, the whole text processed again for each token. */
 export function referenceLogits(model: CausalLM, ids: readonly number[]): number[][] {
   return noGrad(() =>
     scope(() => {

@@ -43,7 +43,7 @@ async function refusalOf(promise: Promise<unknown>): Promise<string> {
 }
 
 describe("loadCausalLM with a model id", () => {
-  it("loads the shards that the index names and nothing that it has no use for", async () => {
+  it("loads the shards that the index names, and no unneeded file", async () => {
     const files = filesOf(sharded.folder);
     for (const name of [
       "pytorch_model-00001-of-00001.bin",
@@ -70,7 +70,7 @@ describe("loadCausalLM with a model id", () => {
     expect(hub.requests[0]).toBe("/api/models/owner/sharded/revision/v1.0");
     const needed = readdirSync(sharded.folder).filter((name) => name !== "expected.json");
     expect(downloaded().sort()).toEqual(needed.sort());
-    // The index comes first: it decides which shards do.
+    // The index is downloaded first: it determines the shards.
     expect(downloaded()[0]).toBe("model.safetensors.index.json");
     for (const name of needed) {
       const size = files.get(name)!.length;
@@ -78,7 +78,7 @@ describe("loadCausalLM with a model id", () => {
     }
   });
 
-  it("takes a tokenizer from elsewhere, only its files, for a repository that has none", async () => {
+  it("takes only the files of another repository's tokenizer if a repository has none", async () => {
     const files = filesOf(whole.folder);
     hub.repositories.set("owner/whole", new Map(files));
     const tokenizerFiles = [...files.keys()].filter((name) => TOKENIZER_FILES.includes(name));
@@ -103,7 +103,7 @@ describe("loadCausalLM with a model id", () => {
     local.model.dispose();
   });
 
-  it("takes the one file rather than shards where both are there", async () => {
+  it("prefers a single file to shards if both exist", async () => {
     const files = filesOf(sharded.folder);
     for (const [name, content] of filesOf(whole.folder)) files.set(name, content);
     hub.repositories.set("owner/both", files);
@@ -112,7 +112,7 @@ describe("loadCausalLM with a model id", () => {
     expect(downloaded().filter((name) => name.startsWith("model"))).toEqual(["model.safetensors"]);
   });
 
-  it("needs no connection once it is in the cache", async () => {
+  it("needs no connection once the model is cached", async () => {
     hub.repositories.set("owner/sharded", filesOf(sharded.folder));
     const first = await loadCausalLM("owner/sharded", { hub: hub.options() });
     hub.requests.length = 0;
@@ -129,7 +129,7 @@ describe("loadCausalLM with a model id", () => {
     );
   });
 
-  it("warns and goes on with the cached copy when the hub is gone; a copy without a shard is refused", async () => {
+  it("warns and uses the cached copy when the hub is unreachable; refuses a copy without a shard", async () => {
     hub.repositories.set("owner/sharded", filesOf(sharded.folder));
     const folder = await resolveCheckpoint("owner/sharded", hub.options());
     const unreachable = hub.options({ HF_ENDPOINT: "http://127.0.0.1:9" });
@@ -148,14 +148,14 @@ describe("loadCausalLM with a model id", () => {
     );
   });
 
-  it("a run that is cut off between index and shards leaves the earlier revision usable", async () => {
+  it("an interruption between index and shards leaves the earlier revision usable", async () => {
     hub.repositories.set("owner/sharded", filesOf(sharded.folder));
     const files = hub.repositories.get("owner/sharded")!;
     files.delete("model-00003-of-00003.safetensors");
     expect(await refusalOf(resolveCheckpoint("owner/sharded", hub.options()))).toMatch(
       /model\.safetensors\.index\.json names model-00003-of-00003\.safetensors, but the repository has no such file/,
     );
-    // Nothing calls this commit complete.
+    // This commit is not marked as complete.
     expect(await refusalOf(resolveCheckpoint("owner/sharded", hub.options({ HF_HUB_OFFLINE: "1" })))).toMatch(
       /is not in the cache/,
     );
@@ -243,7 +243,7 @@ describe("loadCausalLM with a model id", () => {
     expect(downloaded()[0]).toBe("pytorch_model.bin.index.json");
   });
 
-  it("refuses an index whose shards lie elsewhere", async () => {
+  it("refuses an index whose shards are outside the folder", async () => {
     const files = filesOf(sharded.folder);
     const index = { weight_map: { "lm_head.weight": "../outside.safetensors" } };
     files.set("model.safetensors.index.json", Buffer.from(JSON.stringify(index)));
@@ -267,7 +267,7 @@ describe("other readers of checkpoints", () => {
     local.model.dispose();
   });
 
-  it("an adapter's repository holds no checkpoint and is read all the same", async () => {
+  it("an adapter's repository without a checkpoint can be loaded", async () => {
     const { model } = await loadCausalLM(goldenFolder);
     const adapter = LoRA.create(
       model.projections(),
@@ -289,7 +289,7 @@ describe("other readers of checkpoints", () => {
   });
 });
 
-describe("what counts as a model id", () => {
+describe("model ids", () => {
   it.each(["owner/name", "owner/name@main", "owner/name@refs/pr/1", "openai-community/gpt2"])(
     "%s",
     (text) => {
@@ -309,13 +309,13 @@ describe("what counts as a model id", () => {
     "owner/name@",
     "owner/name@../x",
     "",
-  ])("not %j: a missing folder stays a missing folder", async (text) => {
+  ])("excludes %j: a missing folder is reported as missing", async (text) => {
     expect(isModelId(text)).toBe(false);
     expect(await refusalOf(loadCausalLM(text, { hub: hub.options() }))).toMatch(/there is no such folder/);
     expect(hub.requests).toEqual([]);
   });
 
-  it("an existing folder goes before an id of the same spelling", async () => {
+  it("an existing folder takes precedence over an id of the same name", async () => {
     const root = await mkdtemp(join(tmpdir(), "resolve-"));
     const previous = process.cwd();
     process.chdir(root);

@@ -10,7 +10,7 @@ import { type Tokenizer } from "../src/tokenizer.js";
 import { goldenCausal } from "./golden/families.js";
 import { goldenTexts, newTokens } from "./golden/texts.js";
 
-it("the golden texts are of every causal family, with and without a beginning-of-text", () => {
+it("the golden texts cover every causal family, with and without a beginning-of-text token", () => {
   expect(goldenTexts.map(({ name }) => name)).toEqual(["gpt2", ...goldenCausal.map(({ name }) => name)]);
   const begun = goldenTexts.filter(({ prompts }) => new Set(prompts.map(({ ids }) => ids[0])).size === 1);
   expect(begun.map(({ name }) => name)).toEqual([
@@ -39,7 +39,7 @@ describe.each(goldenTexts)("texts, as transformers reads them with $name", ({ fo
   }, 60_000);
   afterAll(() => model.dispose());
 
-  it("have its ids", () => {
+  it("have the same ids", () => {
     for (const { context, continuation, contextIds, continuationIds } of pairs) {
       expect(codec.begin(context)).toEqual(contextIds);
       expect(tokenizer.encode(continuation)).toEqual(continuationIds);
@@ -47,7 +47,7 @@ describe.each(goldenTexts)("texts, as transformers reads them with $name", ({ fo
     for (const { prompt, ids } of prompts) expect(codec.begin(prompt)).toEqual(ids);
   });
 
-  it("have its log-probabilities, in a session as well", () => {
+  it("have the same log-probabilities, also in a session", () => {
     const rows = pairs.map(({ context, continuationIds }) => {
       return { context: codec.begin(context), continuation: continuationIds, pinned: codec.prefix.length };
     });
@@ -68,14 +68,14 @@ describe.each(goldenTexts)("texts, as transformers reads them with $name", ({ fo
     });
   });
 
-  it("have its greedy continuations", () => {
+  it("have the same greedy continuations", () => {
     const begun = prompts.map(({ prompt }) => codec.begin(prompt));
     const { ids, text } = generate(model, codec, begun, { maxNewTokens: newTokens, greedy: true });
     expect(ids).toEqual(prompts.map(({ greedy }) => greedy));
     expect(text).toEqual(ids.map((row) => codec.decode(row)));
   });
 
-  it("keep what stands in front of them when they are too long", () => {
+  it("keep the prefix when they are too long", () => {
     const { contextLength } = model.config;
     const long = codec.begin("The morning train was late again. ".repeat(60));
     expect(long.length).toBeGreaterThan(contextLength);

@@ -5,7 +5,7 @@ import { describe, expect, it } from "vitest";
 
 const file = (path: string) => JSON.stringify(fileURLToPath(new URL(path, import.meta.url)));
 
-/** The suite itself runs with OMP_NUM_THREADS, which decides alone. */
+/** The suite itself runs with OMP_NUM_THREADS, which takes precedence. */
 function run(code: string): unknown[] {
   const { OMP_NUM_THREADS: _, MKL_NUM_THREADS: __, ...environment } = process.env;
   const { stdout, stderr, status } = spawnSync(
@@ -18,7 +18,7 @@ function run(code: string): unknown[] {
 }
 
 describe("threads", () => {
-  it("are as many as the largest model in use asks for, views and copies included", () => {
+  it("are set by the largest model in use, views and copies included", () => {
     const [cores, ...seen] = run(`
       const { engineInformation, threads } = await import("@astra-rl/torch");
       const { initializeGPT2, LoRA } = await import(${file("../src/index.ts")});

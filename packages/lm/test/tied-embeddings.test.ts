@@ -1,4 +1,4 @@
-/** A table that is looked up in and multiplied with: its gradient is the sum of what either use alone would give it. */
+/** A table used for lookups and for multiplication: its gradient is the sum of those of the two uses. */
 import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -52,7 +52,7 @@ let before: number;
 beforeEach(() => (before = liveTensors()));
 afterEach(() => expect(liveTensors()).toBe(before));
 
-describe("a checkpoint with two tables that config.json says are one", () => {
+describe("a checkpoint with two tables that config.json declares tied", () => {
   let folder: string;
   beforeEach(() => void (folder = mkdtempSync(join(tmpdir(), "tied-"))));
   afterEach(() => rmSync(folder, { recursive: true }));
@@ -62,8 +62,8 @@ describe("a checkpoint with two tables that config.json says are one", () => {
     ];
 
   it.each([
-    ["keeps both where they differ, trains both, and says so when it is saved", "llama2", false],
-    ["has one where they are equal", "llama32-new-spelling", true],
+    ["keeps both if they differ, trains both, and records it when saved", "llama2", false],
+    ["has one table if they are equal", "llama32-new-spelling", true],
   ])("%s", async (_, name, areEqual) => {
     cpSync(goldenCausal.find((family) => family.name === name)!.folder, folder, { recursive: true });
     const [weights, config] = ["model.safetensors", "config.json"].map((file) => join(folder, file)) as [
@@ -100,7 +100,7 @@ describe("a checkpoint with two tables that config.json says are one", () => {
 
 const numbers = (given: Tensor | null | undefined) => Array.from(given!.toTypedArray(), Number);
 
-/** The same model with a projection of its own that holds the same numbers. */
+/** The same model with a separate projection with the same numbers. */
 function apart(settings: Readonly<Record<string, unknown>>, tied: CausalLM, table: string): CausalLM {
   const model = initializeCausalLM({ ...settings, tie_word_embeddings: false }, 2);
   const sources = tied.namedParameters();
@@ -117,7 +117,7 @@ const trained = (model: CausalLM) => {
 };
 
 describe.each(families)("a tied table of $name", ({ settings, table }) => {
-  it("gets the gradients of both uses, added up over backward passes", () => {
+  it("gets the gradients of both uses, accumulated over backward passes", () => {
     const tied = initializeCausalLM({ ...settings, tie_word_embeddings: true }, 1);
     const other = apart(settings, tied, table);
     const [own, separate] = [trained(tied), trained(other)];
@@ -136,7 +136,7 @@ describe.each(families)("a tied table of $name", ({ settings, table }) => {
     other.dispose();
   });
 
-  it("has a dense gradient where it is only looked up in", () => {
+  it("has a dense gradient if it is only used for lookups", () => {
     const tied = initializeCausalLM({ ...settings, tie_word_embeddings: true }, 1);
     const other = apart(settings, tied, table);
     const [own, separate] = [tied, other].map((model) => {
@@ -148,7 +148,7 @@ describe.each(families)("a tied table of $name", ({ settings, table }) => {
       });
       return numbers(parameter.grad);
     });
-    // The same operators in the same order, but for how rows that come twice are added.
+    // The same operators in the same order, except for the sum of repeated rows.
     expect(own!.length).toBe(41 * 16);
     own!.forEach((value, i) => expect(Math.abs(value - separate![i]!)).toBeLessThan(1e-5));
     expect(own!.slice(16 * 9, 16 * 10).some((value) => Math.abs(value) > 1e-3)).toBe(true);

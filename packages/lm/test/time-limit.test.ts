@@ -5,7 +5,7 @@ afterEach(() => {
   vi.restoreAllMocks();
 });
 
-/** From here on, the process is told that it computed for so long in each attempt; counts attempts. */
+/** From now on, the process reports this computing time for each attempt; counts attempts. */
 function hasComputed(milliseconds: number) {
   const attempts = { count: 0 };
   vi.spyOn(process, "cpuUsage").mockImplementation((before) => {
@@ -19,13 +19,13 @@ const endless = () => {
   for (;;);
 };
 
-it("starts work again that other processes kept from the processor for more than half of its limit", () => {
+it("restarts work that got the processor for less than half of its limit", () => {
   const attempts = hasComputed(24);
   const work = () => (attempts.count === 1 ? endless() : "done");
   expect(withTimeLimit(50, work)).toBe("done");
 });
 
-it("ends work that has had at least half of its limit", () => {
+it("ends work that has computed for at least half of its limit", () => {
   const attempts = hasComputed(26);
   expect(() => withTimeLimit(50, endless)).toThrow(new TimeLimitError("it takes longer than 0.1 seconds"));
   expect(attempts.count).toBe(1);

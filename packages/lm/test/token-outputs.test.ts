@@ -42,7 +42,7 @@ const golden = JSON.parse(readFileSync(place("token-outputs.json"), "utf8")) as 
 const given: ScoredRow[] = golden.inputs.map(([context, continuation]) => ({ context, continuation }));
 const NAMES = ["logprobs", "entropy", "head"] as const;
 
-/** A tree (shared beginnings, a repeated row, a row inside another), an empty row and a row apart. */
+/** A tree (shared prefixes, a repeated row, a row inside another), an empty row and a separate row. */
 const beginning = [5, 9, 20, 17, 33, 8, 41];
 const tree: ScoredRow[] = [
   { context: beginning, continuation: [31, 12, 13] },
@@ -66,7 +66,7 @@ function makeHead({ config: { hiddenSize }, computeDtype }: CausalLM) {
 const numbers = (outputs: TokenOutputs) =>
   Object.fromEntries(NAMES.map((name) => [name, outputs[name]!.detach().toArray() as number[][]]));
 
-/** The golden script's sum, whose weights tell every number from every other. */
+/** The golden script's sum, whose weights distinguish all numbers. */
 function loss(outputs: TokenOutputs): Tensor {
   const [rows, columns] = outputs.logprobs.shape as [number, number];
   const cosines = Array.from({ length: rows }, (_, row) =>
@@ -100,7 +100,7 @@ beforeEach(() => void (before = liveTensors()));
 afterEach(() => expect(liveTensors()).toBe(before));
 
 describe.each(Object.keys(golden.families))("tokenOutputs of %s", (family) => {
-  it("equals transformers: log-probabilities, entropy, what a head reads, and the gradients of all", async () => {
+  it("equals transformers: log-probabilities, entropy, a head's input, and all gradients", async () => {
     const { model } = await loadCausalLM(place(family));
     const { head, weights } = makeHead(model);
     const expected = golden.families[family]!;
@@ -169,7 +169,7 @@ describe("tokenOutputs in float64", () => {
       return { values, grads: gradients(parameters, () => loss(tokenOutputs(lm, tree, all))) };
     };
     const reference = run({ packed: false, tokenBudget: 1 });
-    // The float32 adapter is rounded to in its gradients.
+    // The adapter is float32, so its gradients are rounded to float32.
     const tolerance = low ? 1e-5 : 1e-10;
     for (const options of [{}, { tokenBudget: 9 }, { gradientCheckpointing: true }] as const) {
       const { values, grads } = run(options);
@@ -183,7 +183,7 @@ describe("tokenOutputs in float64", () => {
     expect([...reference.grads.values()].flat().some((value) => Math.abs(value) > 1e-2)).toBe(true);
   });
 
-  it("has the gradients that differences give, of entropies alone and of what the head reads alone", () => {
+  it("has the gradients of finite differences, of entropies alone and of the head's input alone", () => {
     const parameters = [...model.namedParameters().values()];
     const stream = new SeededStream(2, "directions");
     const directions = parameters.map((parameter) =>
@@ -217,13 +217,13 @@ describe("tokenOutputs in float64", () => {
   });
 });
 
-/** Outputs of which only one has a part in the sum. */
+/** Outputs of which only one contributes to the sum. */
 function zeroed(outputs: TokenOutputs, kept: (typeof NAMES)[number]): TokenOutputs {
   const parts = NAMES.map((name) => [name, name === kept ? outputs[name]! : outputs[name]!.mul(0)]);
   return Object.fromEntries(parts) as unknown as TokenOutputs;
 }
 
-it("log-probabilities are the same to the bit, whatever else is wanted, and only that is there", () => {
+it("log-probabilities are bitwise the same with any other outputs, and only requested outputs are present", () => {
   for (const dtype of ["float32", "bfloat16"] as const) {
     const whole = initializeGPT2(
       { vocabSize: 53, contextLength: 32, hiddenSize: 16, layers: 2, heads: 2, eosId: 0 },
@@ -250,7 +250,7 @@ it("log-probabilities are the same to the bit, whatever else is wanted, and only
   }
 });
 
-it("the entropy of an update keeps little memory beside that of its log-probabilities", () => {
+it("the entropy of an update adds little memory to that of its log-probabilities", () => {
   const vocabSize = 30_000;
   const model = initializeGPT2(
     { vocabSize, contextLength: 300, hiddenSize: 16, layers: 1, heads: 2, eosId: 0 },

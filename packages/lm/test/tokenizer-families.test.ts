@@ -42,11 +42,11 @@ describe("ChatTemplate", () => {
     );
   };
 
-  it("is absent where the checkpoint has none", () => {
+  it("is null if the checkpoint has none", () => {
     expect(ChatTemplate.of(make({}))).toBeNull();
   });
 
-  it("is found in tokenizer_config.json, alone or by its name, and knows special tokens and variables", () => {
+  it("is read from tokenizer_config.json, alone or by name, and has special tokens and variables", () => {
     const chat_template = "{{ bos_token }}{{ messages[0].content }}{{ mood }}";
     const bos_token = { content: "<a>" };
     const named = [

@@ -11,7 +11,7 @@ function vocabulary(words: readonly string[]): Map<string, Uint8Array> {
 }
 
 describe("the fingerprint of a tokenizer", () => {
-  it("is that of its files: equal for two that were loaded apart, whatever the order of the files", () => {
+  it("depends on its files: equal for two that were loaded separately, in any order of files", () => {
     const files = vocabulary(["tea", "rain"]);
     const reversed = new Map([...files].reverse());
     const [one, other] = [Tokenizer.fromFiles(files), Tokenizer.fromFiles(reversed)];
@@ -20,7 +20,7 @@ describe("the fingerprint of a tokenizer", () => {
     expect(Tokenizer.fromFiles(vocabulary(["rain", "tea"])).fingerprint).not.toBe(one.fingerprint);
   });
 
-  it("looks at nothing but tokenizer.json where there is one", () => {
+  it("depends only on tokenizer.json if there is one", () => {
     const vocab = { "[UNK]": 0, tea: 1 };
     const json = JSON.stringify({
       version: "1.0",

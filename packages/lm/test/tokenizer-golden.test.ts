@@ -10,7 +10,10 @@ interface Recipe {
   ids: number[][];
   size: number;
   framed: Record<string, number[]>;
-  /** Ids, then their text: special tokens skipped, spaces cleaned up as the files say, and not; then the same kept. */
+  /**
+   * Ids, then their text: without special tokens, with and without the files' cleanup of spaces; then the same with
+   * special tokens.
+   */
   texts: [ids: number[], skipped: string, skippedPlain: string, kept: string, keptPlain: string][];
   special: { bos_token: number | null; eos_token: number | null; pad_token: number | null };
 }
@@ -27,7 +30,7 @@ const tokenizerOf = ({ files }: Recipe) =>
     new Map(Object.entries(files).map(([name, content]) => [name, Buffer.from(JSON.stringify(content))])),
   );
 
-it("covers what checkpoints are made of", () => {
+it("covers the components that checkpoints use", () => {
   expect(Object.keys(golden.recipes).length).toBeGreaterThanOrEqual(90);
   expect(golden.texts.length).toBeGreaterThanOrEqual(270);
 });
@@ -40,7 +43,7 @@ describe.each(Object.entries(golden.recipes))("%s, as in Python", (_, recipe) =>
     expect(found).toEqual(golden.texts.map((text, index) => [text, recipe.ids[index]]));
   });
 
-  it("puts special tokens around a text", () => {
+  it("adds special tokens around a text", () => {
     for (const [text, ids] of Object.entries(recipe.framed)) {
       expect(tokenizer.encode(text, { addSpecialTokens: true })).toEqual(ids);
       expect([...tokenizer.prefixIds, ...tokenizer.encode(text), ...tokenizer.suffixIds]).toEqual(ids);

@@ -13,7 +13,7 @@ function reference(source: string, text: string): number[] {
   ]);
 }
 
-/** Patterns of few letters, so that they often match; those that both engines must read alike. */
+/** Patterns of few letters, so that they often match, in syntax that both engines share. */
 const { pattern } = fc.letrec<{ pattern: string; part: string; atom: string }>((tie) => ({
   atom: fc.oneof(
     { weight: 4, arbitrary: fc.constantFrom("a", "b", "c", "🔥", "é") },
@@ -43,7 +43,7 @@ const text = fc
   .map((letters) => letters.join(""));
 
 describe("Pattern", () => {
-  it("matches as JavaScript's engine does, whatever the pattern", () => {
+  it("matches like JavaScript's engine for any pattern", () => {
     let compared = 0;
     fc.assert(
       fc.property(pattern, fc.array(text, { minLength: 5, maxLength: 5 }), (source, texts) => {
@@ -69,7 +69,7 @@ describe("Pattern", () => {
     String.raw`[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`,
   ];
   it.each(known)("gives the same with and without a time limit: %s", (source) => {
-    // A group around it is another pattern in spelling, so its time is limited.
+    // With a group around it, the pattern is not a known one, so its time is limited.
     const [unlimited, limited] = [patternOf(source), patternOf(`(?:${source})`)];
     fc.assert(
       fc.property(
@@ -101,7 +101,7 @@ describe("Pattern", () => {
     ["(?=(a+)+b)a", "a".repeat(50_000)],
     ["((a{1,30}){1,30}){1,30}b", "a".repeat(50_000)],
   ];
-  // Time is asked of the process, which other work on the machine does not change.
+  // Processor time of the process, independent of other load.
   it.each(hostile)("matches or is refused within its time: %s", (source, given) => {
     const started = process.cpuUsage();
     try {
@@ -113,7 +113,7 @@ describe("Pattern", () => {
     expect((user + system) / 1e6).toBeLessThan(5);
   });
 
-  it("says that a pattern takes too long, and for all texts of a call together", () => {
+  it("refuses a pattern that takes too long, over all texts of a call together", () => {
     expect(() => patternOf("(a+)+b").matches("a".repeat(100))).toThrow(
       new PatternError("it takes longer than 1.0 seconds for this text"),
     );
@@ -125,7 +125,7 @@ describe("Pattern", () => {
     expect((user + system) / 1e6).toBeLessThan(8);
   });
 
-  it("says that a match is longer than the engine's stack", () => {
+  it("refuses a match that exceeds the engine's stack", () => {
     expect(() => patternOf("[^ 🔥]+").matches("é".repeat(2 ** 24))).toThrow(/too long/);
   });
 
@@ -148,7 +148,7 @@ describe("Pattern", () => {
     [String.raw`\x{1F525}\u00e9\x41]`, "🔥éA]", [0, 5]],
     [String.raw`\p{^Han}\P{Lu}`, "aB中bab", [1, 3, 3, 5]],
     ["a(?!b+c)", "abbcab", [4, 5]],
-  ])("reads %s as Oniguruma does", (source, given, expected) => {
+  ])("matches %s like Oniguruma", (source, given, expected) => {
     expect(patternOf(source).matches(given)).toEqual(expected);
   });
 
@@ -169,7 +169,7 @@ describe("Pattern", () => {
     ["a{0}b", /repeats nothing/],
     ["a[b&&]", /empty part/],
     ["a[b&&&&c]", /empty part/],
-    [String.raw`(?i:\p{Lu})`, /Lu is not supported where case/],
+    [String.raw`(?i:\p{Lu})`, /Lu is not supported when case/],
     [String.raw`\Gb`, /search start/],
     [String.raw`\ud800`, /surrogate/],
     ["[[:alpha:]]", /posix alpha/],
@@ -178,7 +178,7 @@ describe("Pattern", () => {
     ["(?i:ss)", /fold/],
     ["(?i:é)", /ASCII letters/],
     ["(".repeat(9000) + "a" + ")".repeat(9000), /deep/],
-  ])("refuses what it might read otherwise than Python: %s", (source, message) => {
+  ])("refuses what might match differently from Python: %s", (source, message) => {
     expect(() => patternOf(source)).toThrow(PatternError);
     expect(() => patternOf(source)).toThrow(message);
   });

@@ -45,7 +45,7 @@ describe("a tokenizer that might differ from Python's", () => {
       "an option",
       { normalizer: { type: "NFC", strength: 2 } },
       {},
-      /"normalizer" \(NFC\): "strength" is 2.*not known/,
+      /"normalizer" \(NFC\): "strength" is 2.*option is unknown/,
     ],
     [
       "a nested part",
@@ -132,19 +132,19 @@ describe("a tokenizer that might differ from Python's", () => {
       "a class of characters for tokens of bytes",
       { decoder: bytes },
       { tokenizer_class: "LlamaTokenizerFast" },
-      /does not fit the class LlamaTokenizer, .*"tokenizer_class".*made of bytes.*"PreTrainedTokenizerFast"/,
+      /does not fit the class LlamaTokenizer, .*"tokenizer_class".*consist of bytes.*"PreTrainedTokenizerFast"/,
     ],
     [
       "another one",
       { pre_tokenizer: { type: "Sequence", pretokenizers: [bytes] } },
       { tokenizer_class: "GemmaTokenizer" },
-      /does not fit the class GemmaTokenizer, .*made of bytes/,
+      /does not fit the class GemmaTokenizer, .*consist of bytes/,
     ],
     [
       "a class of bytes for tokens of characters",
       { pre_tokenizer: { type: "Metaspace", replacement: "▁", prepend_scheme: "first", split: false } },
       { tokenizer_class: "GPT2TokenizerFast" },
-      /does not fit the class GPT2Tokenizer, .*made of characters/,
+      /does not fit the class GPT2Tokenizer, .*consist of characters/,
     ],
     [
       "a class that loses spaces",
@@ -159,7 +159,7 @@ describe("a tokenizer that might differ from Python's", () => {
       /"split_special_tokens" must be true or false/,
     ],
     ["half a character", { model: { ...bpe, vocab: { "\ud800": 0 }, merges: [] } }, {}, /half a character/],
-  ])("is refused with the name of what it is: %s", (_, definition, settings, message) => {
+  ])("is refused by name: %s", (_, definition, settings, message) => {
     const attempt = () => make(definition, settings);
     expect(attempt).toThrow(UsageError);
     expect(attempt).toThrow(message);
@@ -176,10 +176,10 @@ describe("a tokenizer that might differ from Python's", () => {
   });
 });
 
-describe("a kind of model that has a class of its own", () => {
+describe("a model type with a tokenizer class of its own", () => {
   const qwen2 = { "config.json": { model_type: "qwen2" } };
 
-  it("is refused where the file contradicts it, whatever class tokenizer_config.json names", () => {
+  it("is refused if the file contradicts it, for any class in tokenizer_config.json", () => {
     const pre_tokenizer = { type: "Metaspace", replacement: "▁", prepend_scheme: "first", split: false };
     const attempt = () => make({ pre_tokenizer }, { tokenizer_class: "PreTrainedTokenizerFast" }, qwen2);
     expect(attempt).toThrow(/does not fit the class Qwen2Tokenizer, .*"model_type" of config\.json/);
@@ -187,15 +187,15 @@ describe("a kind of model that has a class of its own", () => {
   });
 
   it("is read by that class, which normalizes", () => {
-    // The two bytes of "é" in one code point, spelled as bytes are.
+    // The two bytes of "é", as byte-level characters.
     const model = { ...bpe, vocab: { ...vocab, Ġ: 5, Ã: 6, "©": 9 } };
     const tokenizer = make({ model, decoder: bytes }, { tokenizer_class: "LlamaTokenizer" }, qwen2);
     expect(tokenizer.encode("e\u0301")).toEqual([6, 9]);
   });
 });
 
-describe("files beside tokenizer.json", () => {
-  it("say what special tokens there are, whichever file names them", () => {
+describe("files next to tokenizer.json", () => {
+  it("define special tokens in any of these files", () => {
     const map = { eos_token: "[CLS]", additional_special_tokens: ["<x>"] };
     const tokenizer = make({}, {}, { "special_tokens_map.json": map, "added_tokens.json": { "<y>": 5 } });
     expect(tokenizer).toMatchObject({ eosId: 4, vocabSize: 7 });
@@ -203,7 +203,7 @@ describe("files beside tokenizer.json", () => {
     expect(tokenizer.specialTokens).toEqual({ eos_token: "[CLS]" });
   });
 
-  it("do not put a beginning where the post-processor puts none, as transformers 5 does it", () => {
+  it("do not add a beginning-of-text token that the post-processor does not add, as in transformers 5", () => {
     const tokenizer = make({}, { add_bos_token: true, bos_token: "[CLS]" });
     expect(tokenizer.prefixIds).toEqual([]);
     expect(tokenizer.encode("a", { addSpecialTokens: true })).toEqual([1]);
@@ -211,7 +211,7 @@ describe("files beside tokenizer.json", () => {
 });
 
 describe("mutated tokenizers", () => {
-  it("load and work, or are refused by an error that names the file", () => {
+  it("load and work, or are refused with an error that names the file", () => {
     const counts = { loaded: 0, refused: 0, wrong: 0 };
     for (let seed = 0; seed < 300; seed++) {
       const { kind, problem, milliseconds } = mutateAndUse(seed);

@@ -9,9 +9,9 @@ interface Recipe {
   /** Base64, by name. */
   files: Record<string, string>;
   size: number;
-  /** Per text, without what stands around it. */
+  /** Per text, without special tokens. */
   ids: number[][];
-  /** Of "a framed text", with what stands around it. */
+  /** Of "a framed text", with special tokens. */
   framed: number[];
   /** Of every seventh row of ids. */
   decoded: string[];
@@ -48,7 +48,7 @@ describe.each(Object.keys(golden.recipes))("%s, without tokenizer.json, as in Py
     expect(found).toEqual(golden.texts.map((text, index) => [text, recipe.ids[index]]));
   });
 
-  it("puts special tokens around a text", () => {
+  it("adds special tokens around a text", () => {
     expect(tokenizer.encode("a framed text", { addSpecialTokens: true })).toEqual(recipe.framed);
   });
 
@@ -58,12 +58,12 @@ describe.each(Object.keys(golden.recipes))("%s, without tokenizer.json, as in Py
   });
 
   it("has as many ids", () => {
-    // Python counts tokens: four of the lines stand twice, and their first ids belong to nothing.
+    // Python counts tokens: four of the lines occur twice, and their first ids are unused.
     expect(tokenizer.vocabSize).toBe(name === "bert odd lines" ? recipe.size + 4 : recipe.size);
   });
 });
 
-describe("files of a vocabulary that cannot be used", () => {
+describe("unusable vocabulary files", () => {
   const changed = (name: string, changes: Record<string, string | Uint8Array | null>) => {
     const files = filesOf(name);
     for (const [file, content] of Object.entries(changes)) {
@@ -108,7 +108,7 @@ describe("files of a vocabulary that cannot be used", () => {
       /vocab\.txt: "model" \(WordPiece\): "unk_token"/,
     ],
     [
-      "what is no SentencePiece model",
+      "a file that is not a SentencePiece model",
       changed("xlm-roberta published", { "sentencepiece.bpe.model": "<!doctype html>" }),
       /sentencepiece\.bpe\.model: is not a SentencePiece model/,
     ],
@@ -128,7 +128,7 @@ describe("files of a vocabulary that cannot be used", () => {
     expect(load).toThrow(/^model[/:]/);
   });
 
-  it("a SentencePiece model that ends too early is refused wherever it ends", () => {
+  it("a SentencePiece model truncated anywhere is refused", () => {
     const whole = filesOf("xlm-roberta published").get("sentencepiece.bpe.model")!;
     for (let length = 1; length < 4000; length += 37) {
       const load = changed("xlm-roberta published", { "sentencepiece.bpe.model": whole.subarray(0, length) });

@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { Tokenizer } from "../src/tokenizer.js";
 import { goldenFolder, golden } from "./golden/gpt2.js";
 
-/** Halves of surrogate pairs on their own are no text: they become U+FFFD. */
+/** Lone surrogates are not valid text: they become U+FFFD. */
 const wellFormed = (text: string) => Buffer.from(text).toString();
 
 const bytes = (value: unknown) => new TextEncoder().encode(JSON.stringify(value));
@@ -32,25 +32,25 @@ describe("Tokenizer on a byte-level vocabulary", () => {
     expect(tokenizer.idOf("no such token")).toBeNull();
   });
 
-  it("leaves special tokens out of the text unless asked to keep them", () => {
+  it("omits special tokens from the text unless requested", () => {
     const ids = tokenizer.encode("a<|endoftext|>b");
     expect(tokenizer.decode(ids)).toBe("ab");
     expect(tokenizer.decode(ids, { skipSpecialTokens: false })).toBe("a<|endoftext|>b");
   });
 
-  it("has a text for no ids, and none for ids that only a padded vocabulary has", () => {
+  it("decodes no ids to an empty text, and skips ids of a padded vocabulary", () => {
     expect(tokenizer.decode([])).toBe("");
     expect(tokenizer.decode([0])).toBe("");
     expect(tokenizer.decode([999, ...tokenizer.encode("x"), 100_000])).toBe("x");
   });
 
-  it("refuses what is no text and what is no id", () => {
+  it("refuses values that are not texts or ids", () => {
     expect(() => tokenizer.encode(3 as never)).toThrow(UsageError);
     expect(() => tokenizer.decode([1.5])).toThrow(/an integer ≥ 0, got 1.5/);
     expect(() => tokenizer.decode([-1])).toThrow(UsageError);
   });
 
-  it("gives back every well-formed text: any script, combining marks, controls, directions", () => {
+  it("restores every well-formed text: any script, combining marks, controls, directions", () => {
     const unit = fc.oneof(
       fc.string({ unit: "grapheme" }),
       fc.string({ unit: "binary" }).map(wellFormed),
@@ -79,7 +79,7 @@ describe("Tokenizer on a byte-level vocabulary", () => {
     );
   });
 
-  it("reads 100 kB", () => {
+  it("encodes 100 kB", () => {
     const text = "The lamp 🔥 was warm, שלום. ".repeat(3500);
     expect(tokenizer.decode(tokenizer.encode(text))).toBe(text);
   });
@@ -137,7 +137,7 @@ describe("Tokenizer on malformed files", () => {
       /^here\/tokenizer\.json: /,
     ],
     [
-      "an id that is no number",
+      "an id that is not a number",
       () => make({ ...definition(), model: { ...definition().model, vocab: { a: "x" } } }),
       /^here\/tokenizer\.json: /,
     ],
@@ -171,13 +171,13 @@ describe("Tokenizer on malformed files", () => {
     expect(attempt).toThrow(message);
   });
 
-  it("reads files of the first releases, which name no model type", () => {
+  it("reads files of the first releases, which have no model type", () => {
     const { type: _, ...model } = definition().model;
     const tokenizer = make({ ...definition(), model });
     for (const { text, ids } of golden.tokenizer) expect(tokenizer.encode(text)).toEqual(ids);
   });
 
-  it("takes added tokens that only tokenizer_config.json lists, and special tokens spelled as objects", () => {
+  it("reads added tokens that only tokenizer_config.json lists, and special tokens given as objects", () => {
     const tokenizer = make(definition(), {
       added_tokens_decoder: { 320: { content: "<pad>", special: true, normalized: false } },
       pad_token: { content: "<pad>" },

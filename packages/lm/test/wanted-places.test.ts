@@ -1,4 +1,4 @@
-/** `places`: the last layer computes what is wanted, and it is what a pass over everything gives there. */
+/** `places`: the last layer computes only the requested states, and they equal those of a full pass. */
 import { liveTensors, noGrad, scope, tensor, type Tensor } from "@astra-rl/torch";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import type { Adapter } from "../src/adapters/adapter.js";
@@ -7,7 +7,7 @@ import { type CausalLM, type ForwardOptions } from "../src/causal-lm.js";
 import { smallModels } from "./support/small-models.js";
 
 const [ROWS, LENGTH, HIDDEN] = [2, 7, 16];
-/** Neither in order nor each once. */
+/** Unordered, with repetitions. */
 const PLACES = [12, 3, 6, 3];
 
 let before: number;
@@ -30,7 +30,7 @@ function inputs(): [ids: Tensor, options: ForwardOptions] {
   return [ids, { positions, mask: null }];
 }
 
-/** The states that are wanted, of a pass that computes them alone or all, and the gradients of a function of them. */
+/** The requested states, from a pass that computes only these or all, and the gradients of a function of them. */
 function read(model: CausalLM, alone: boolean, gradientCheckpointing: boolean) {
   return scope(() => {
     const [ids, given] = inputs();
@@ -72,7 +72,7 @@ describe.each(models)("%s", (_, settings) => {
   afterEach(() => model.dispose());
 
   it.each([false, true])(
-    "gives the states and gradients of a whole pass, checkpointed: %s",
+    "gives the states and gradients of a full pass, checkpointed: %s",
     (checkpointed) => {
       const [alone, all] = [read(model, true, checkpointed), read(model, false, checkpointed)];
       expectClose(alone.states, all.states);
@@ -85,7 +85,7 @@ describe.each(models)("%s", (_, settings) => {
     },
   );
 
-  it("computes nothing for other tokens behind the last layer's attention", () => {
+  it("computes nothing for other tokens after the last layer's attention", () => {
     const rowsRead = new Map<string, number>();
     const watching: Adapter = {
       training: false,

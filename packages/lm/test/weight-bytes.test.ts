@@ -9,7 +9,7 @@ beforeEach(() => (folder = mkdtempSync(join(tmpdir(), "weights-"))));
 afterEach(() => rmSync(folder, { recursive: true }));
 const write = (name: string, bytes: number) => writeFileSync(join(folder, name), new Uint8Array(bytes));
 
-it("is the size of the weights that are read: of all shards, of pickled ones where there are no others", async () => {
+it("is the size of the weights that are read: of all shards, or of pickled weights if there are no others", async () => {
   expect(await storedWeightBytes(join(folder, "nowhere"))).toBe(0);
   write("config.json", 99);
   expect(await storedWeightBytes(folder)).toBe(0);

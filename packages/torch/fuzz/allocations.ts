@@ -1,4 +1,4 @@
-/** Work whose n-th allocation fails: it is refused, nothing stays behind, and the next attempt gives what it should. */
+/** Work whose n-th allocation fails: it is refused, nothing leaks, and the next attempt gives the correct result. */
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { AstraError } from "@astra-rl/base";
@@ -24,7 +24,7 @@ import { bytesOfHandle } from "./values.js";
 
 let folder = "";
 
-/** A layer as models have it, its loss and its gradients. */
+/** A typical layer, its loss and its gradients. */
 function layer(random: Random): Tensor[] {
   const [tokens, width, heads] = [random.integer(1, 40), 8 * random.integer(1, 8), 2];
   const parameters = {
@@ -90,7 +90,7 @@ function ranks(random: Random): Tensor[] {
 
 const works = { layer, plainOperators, file, ranks };
 
-/** What the work gives, as text. */
+/** The result of the work, as text. */
 function run(work: (random: Random) => Tensor[], salt: number, random: () => Random): string {
   return scope(() => {
     manualSeed(salt);
@@ -115,7 +115,7 @@ export const allocations: Fuzzer = {
     const salt = random.integer(0, 2 ** 31 - 1);
     const copy = () => random.fork(salt);
     const expected = run(works[name], salt, copy);
-    // Fewer allocations than this one does without a failure.
+    // The work allocates fewer times than this, so it succeeded.
     native.failAllocation(1_000_000);
     run(works[name], salt, copy);
     const all = 1_000_000 - native.failAllocation(-1);

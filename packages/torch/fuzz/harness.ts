@@ -1,6 +1,6 @@
 /**
- * Runs a fuzzer's cases in child processes, so that one that ends its process, or never ends, is reported by its number
- * and the others still run.
+ * Runs a fuzzer's cases in child processes, so that a case that crashes its process, or never ends, is reported by its
+ * number and the others still run.
  */
 import { spawn } from "node:child_process";
 import { closeSync, mkdtempSync, openSync, readFileSync, rmSync, writeSync } from "node:fs";
@@ -10,20 +10,20 @@ import { fileURLToPath } from "node:url";
 
 import { Random } from "./random.js";
 
-/** A case that could be run, or the words for what the engine refused it with. */
+/** A completed case, or the engine's message if it refused. */
 export interface Outcome {
   refused: string | null;
 }
 
 export interface Fuzzer {
-  /** What a case is, for the summary. */
+  /** The kind of a case, for the summary. */
   about: string;
   /**
-   * Runs one case; throws an Error where the engine broke a rule. `tell` says what is about to be run: it is shown where
-   * that ends the process.
+   * Runs one case; throws an Error if the engine broke a rule. `tell` records what is about to run: it is shown if that
+   * crashes the process.
    */
   run(random: Random, tell: (what: string) => void, index: number): Outcome;
-  /** Before the first case of a process. */
+  /** Called before the first case of a process. */
   prepare?(folder: string): void;
 }
 
@@ -45,9 +45,9 @@ export interface RunOptions {
   seed: number;
   /** The first case. Default: 0. */
   from?: number;
-  /** No case may take longer, of the processor's time: the clock says nothing on a busy machine. Default: 60. */
+  /** Limit of processor time per case: wall-clock time is meaningless on a busy machine. Default: 60. */
   secondsPerCase?: number;
-  /** Cases of one process: what leaks, or wears out, is seen and then gone. Default: 20,000. */
+  /** Cases per process: leaks and exhausted resources are detected, and end with the process. Default: 20,000. */
   casesPerProcess?: number;
   /** Called with each failure when it is found. */
   report?: (failure: Failure) => void;
@@ -55,7 +55,7 @@ export interface RunOptions {
 
 const entry = fileURLToPath(new URL("run.ts", import.meta.url));
 
-/** What the child writes before each case, always into the same place. */
+/** Written by the child before each case, always in the same place. */
 const noteBytes = 2000;
 
 function note(file: number, index: number, refused: number, what: string): void {
@@ -70,7 +70,7 @@ function readNote(path: string): { index: number; refused: number; what: string 
   return { index: Number(index ?? NaN), refused: Number(refused), what: what.join("\n") };
 }
 
-/** Runs all cases; a case that crashes or hangs costs its process and is left out of the next one. */
+/** Runs all cases; a case that crashes or hangs ends its process and is skipped in the next one. */
 export async function runFuzzer(options: RunOptions): Promise<Summary> {
   const { name, cases, seed, from = 0, secondsPerCase = 60, casesPerProcess = 20_000, report } = options;
   const folder = mkdtempSync(join(tmpdir(), `fuzz-${name}-`));
@@ -143,7 +143,7 @@ function runChild(
         at: clock(),
       };
       if (now.note !== begun.note || now.note === "") begun = now;
-      // What waits for something that never comes works no more.
+      // A process that waits forever uses no processor time.
       else if (now.worked - begun.worked > secondsPerCase || now.at - begun.at > 20 * secondsPerCase) {
         hung = true;
         child.kill("SIGKILL");
@@ -154,7 +154,7 @@ function runChild(
       clearInterval(watch);
       if (code === 0 && refused !== null) return fulfil({ finished: true, refused });
       const way = hung ? `no end within ${secondsPerCase} s` : (signal ?? `exit code ${code}`);
-      // The line that says why, before whatever tells where.
+      // The line with the reason, before any stack trace.
       const lines = errors.split("\n").filter((line) => !/^\s*$|Warning|^frame #/u.test(line));
       fulfil({ finished: false, why: `${way} ${lines.slice(-4).join(" / ")}`.trim() });
     });
@@ -163,10 +163,10 @@ function runChild(
 
 const clock = () => performance.now() / 1000;
 
-/** Seconds of the processor that a process has had, all threads together; the clock's where nobody tells. */
+/** Processor seconds of a process over all threads; wall-clock seconds if unavailable. */
 function workedSeconds(pid: number | undefined): number {
   try {
-    // After the name, which stands in brackets: state, …; user and system time are the 12th and 13th, in hundredths.
+    // After the name, which is in parentheses: state, …; user and system time are the 12th and 13th, in hundredths.
     const fields = readFileSync(`/proc/${pid}/stat`, "utf8")
       .replace(/^.*\) /su, "")
       .split(" ");
@@ -176,7 +176,7 @@ function workedSeconds(pid: number | undefined): number {
   }
 }
 
-/** The child's side: runs `count` cases and tells its parent of those that failed. */
+/** The child's side: runs `count` cases and reports failures to its parent. */
 export function runCases(fuzzer: Fuzzer, seed: number, from: number, count: number, folder: string): void {
   const file = openSync(join(folder, "note"), "r+");
   fuzzer.prepare?.(folder);
@@ -194,7 +194,7 @@ export function runCases(fuzzer: Fuzzer, seed: number, from: number, count: numb
   process.send?.({ refused }, () => process.disconnect?.());
 }
 
-/** One case in this process, with everything that it says. */
+/** One case in this process, with all its output. */
 export function runOneCase(fuzzer: Fuzzer, seed: number, index: number): void {
   const folder = mkdtempSync(join(tmpdir(), "fuzz-one-"));
   try {

@@ -1,4 +1,4 @@
-/** Cases that fail in every way there is, so that a test can see each of them reported. */
+/** Cases that fail in every possible way, so that a test can check that each is reported. */
 import type { Fuzzer, Outcome } from "./harness.js";
 
 export const itself: Fuzzer = {

@@ -10,7 +10,7 @@ import type { Fuzzer, Outcome } from "./harness.js";
 import type { Random } from "./random.js";
 import { anyTensor, bytesOfHandle, laidOut } from "./values.js";
 
-/** One call of the addon, what of it is looked at afterwards, and calls that go on with its results. */
+/** One call of the addon, the values to check afterwards, and calls that use its results. */
 interface Call {
   name: string;
   arguments: unknown[];
@@ -211,7 +211,7 @@ const makers: Record<string, (random: Random) => Call> = {
   },
 };
 
-/** Rows that say to share their first columns: true, nearly true, or nonsense. */
+/** Rows declared to share their first columns: correctly, nearly correctly, or not at all. */
 function sharing(random: Random, ends: readonly number[]): [Tensor, Tensor] {
   const order = Array.from(ends.keys());
   const common = random.integer(0, Math.min(...ends) - 1);
@@ -229,12 +229,12 @@ function integers(random: Random, values: readonly number[], shape: readonly num
   try {
     values.forEach((value, at) => made.view([-1]).narrow(0, at, 1).fill_(value));
   } catch (error) {
-    // Laid out as one number that stands for many: nothing can be written there.
+    // One number expanded to many: nothing can be written there.
     if (!(error instanceof AstraError)) throw error;
   }
   return made;
 }
-/** Puts something else in the place of one argument, of this call or of the one that goes on with its results. */
+/** Replaces one argument, of this call or of the one that uses its results. */
 function spoil(random: Random, call: Call): Call {
   const { next } = call;
   if (next !== undefined && random.chance(0.5))
@@ -281,7 +281,7 @@ const handles = (value: unknown): unknown => {
   return typeof value === "object" && value !== null ? (value as Tensor).handle : value;
 };
 
-/** Bytes of a result, or words about one. */
+/** Bytes of a result, or its description. */
 type Seen = string | Uint8Array;
 
 const isSame = (a: Seen, b: Seen) =>
@@ -289,7 +289,7 @@ const isSame = (a: Seen, b: Seen) =>
 
 const isRefusal = (seen: Seen): seen is string => typeof seen === "string" && seen.startsWith("refused: ");
 
-/** Runs a call and those that go on with it: every result, and what it was refused with. */
+/** Runs a call and those that use its results: every result, or the refusal. */
 function runCall(call: Call, tell: (what: string) => void, guards: (alignment: number) => void): Seen[] {
   const native = addon() as unknown as Record<string, (...values: unknown[]) => unknown>;
   tell(`${call.name}(${call.arguments.map(describe).join(", ")})`);
@@ -320,7 +320,7 @@ function runCall(call: Call, tell: (what: string) => void, guards: (alignment: n
   return seen;
 }
 
-/** One case: the same call with memory that was filled otherwise before; nothing of it may be seen in the result. */
+/** One case: the same call with differently filled memory, which must not affect the result. */
 export const kernels: Fuzzer = {
   about:
     "our own loops, tensors between guard pages, each call twice over memory that held other bytes before",
@@ -333,7 +333,7 @@ export const kernels: Fuzzer = {
     const name = random.pick(Object.keys(makers));
     const salt = random.integer(0, 2 ** 31 - 1);
     const spoils = random.chance(0.3);
-    // Threads are made anew for each other number of them, which takes longer than a hundred cases.
+    // Changing the number of threads recreates them, which takes longer than a hundred cases.
     const wanted = 1 + (Math.floor(index / 1000) % 3);
     if (threads() !== wanted) setThreads(wanted);
     const runs = [0xff, 0x3c].map((fill) => {

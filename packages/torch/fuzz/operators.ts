@@ -130,7 +130,7 @@ function argument(
   if (hasDefault && random.chance(0.4)) return undefined;
   if (optional && random.chance(0.3)) return null;
   if (type === "Layout") return undefined;
-  // Shapes that go with the tensors, more often than any numbers.
+  // Sizes that match the tensors, more often than random numbers.
   if (list && type === "int" && random.chance(0.3)) return [...base];
   const make = () => element(random, type, base, generator);
   if (!list) return make();
@@ -144,10 +144,10 @@ const handles = (value: unknown): unknown => {
   return typeof value === "object" && value !== null && "handle" in value ? (value as Tensor).handle : value;
 };
 
-/** Frees what came back, after a look at each of its numbers and a backward pass where there is one. */
+/** Frees the results, after reading each number and running a backward pass if there is one. */
 function take(result: unknown): void {
   if (Array.isArray(result)) result.forEach(take);
-  // Numbers that stand for tensors are larger than any other that operators give.
+  // Handles are larger than any other number that operators return.
   else if (typeof result === "number" && Number.isInteger(result) && result >= 2 ** 32) {
     const native = addon();
     try {
@@ -171,7 +171,7 @@ export const operators: Fuzzer = {
       const schema = native.schema(name);
       return schema === null ? null : parametersOf(schema);
     });
-    // What memory can hold is no crash, only slow.
+    // Sizes that fit in memory cause no crash, but are slow.
     setAllocationLimit(1 << 25);
     setThreads(2);
   },

@@ -1,4 +1,4 @@
-/** Numbers of one case: they depend on nothing but the seed and the case, so that any case can be run alone. */
+/** Random numbers of one case: they depend only on the seed and the case, so that any case can be run alone. */
 export class Random {
   #state: number;
 
@@ -20,7 +20,7 @@ export class Random {
     return least + Math.floor(this.next() * (greatest - least + 1));
   }
 
-  /** Numbers of their own, the same for the same salt. */
+  /** A separate sequence, the same for the same salt. */
   fork(salt: number): Random {
     return new Random(salt, 0);
   }

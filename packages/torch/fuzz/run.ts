@@ -4,7 +4,7 @@
  *   npx tsx packages/torch/fuzz/run.ts NAME [--cases N] [--seed S] [--from I]
  *   npx tsx packages/torch/fuzz/run.ts NAME --seed S --case I
  *
- * NAME is kernels, operators, allocations or safetensors. The exit code is 1 where any case failed.
+ * NAME is kernels, operators, allocations or safetensors. The exit code is 1 if any case failed.
  */
 import { parseArgs } from "node:util";
 

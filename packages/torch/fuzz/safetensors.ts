@@ -1,4 +1,4 @@
-/** Safetensors files that somebody else wrote, spoilt or is still writing. */
+/** Safetensors files that were written, damaged or are being written by others. */
 import {
   ftruncateSync,
   openSync,
@@ -22,7 +22,7 @@ import type { Random } from "./random.js";
 import { anyDtype, anyShape, bytesOfHandle, laidOut } from "./values.js";
 
 let path = "";
-/** Long before any change that a case makes, so that the change is another time of modification. */
+/** Long before any change of a case, so that the change gives another modification time. */
 const LONG_AGO = 1_000_000_000;
 
 function writeOne(random: Random): Map<string, string> {
@@ -39,7 +39,7 @@ function writeOne(random: Random): Map<string, string> {
 const contentOf = (tensor: Tensor) =>
   `${tensor.dtype} ${tensor.shape.join()} ${Buffer.from(bytesOfHandle(tensor.handle)!).toString("base64")}`;
 
-/** Values that headers hold where others belong. */
+/** Invalid values for headers. */
 const strangers = [
   -1,
   0,
@@ -104,7 +104,7 @@ function spoilBytes(random: Random, bytes: Buffer): Buffer {
   return Buffer.concat([bytes.subarray(0, at), copied, bytes.subarray(at)]);
 }
 
-/** What somebody else does to the file while it is open; whether its tensors must still be what they were. */
+/** Changes of the file while it is open; whether its tensors must still be unchanged. */
 function disturb(random: Random): boolean {
   const bytes = readFileSync(path);
   const kind = random.integer(0, 4);
@@ -146,7 +146,7 @@ export const safetensors: Fuzzer = {
           try {
             spoilt = random.chance(0.5) ? spoilHeader(random, spoilt) : spoilBytes(random, spoilt);
           } catch {
-            // The header is no JSON any more: bytes alone can be changed.
+            // The header is not JSON any more: only bytes can be changed.
             if (spoilt.length > 0) spoilt = spoilBytes(random, spoilt);
           }
         }

@@ -1,4 +1,4 @@
-/** Tensors and numbers that operators are called with: plausible ones, and those at which loops and sums go wrong. */
+/** Tensors and numbers for calls of operators: plausible ones, and those that break loops and sums. */
 import { dtypeFacts, dtypeOfCode, type DType } from "../src/dtype.js";
 import { noGrad } from "../src/scope.js";
 import { tensor } from "../src/factories.js";
@@ -19,7 +19,7 @@ const greatest: Readonly<Record<string, bigint>> = {
   bool: 1n,
 };
 
-/** Drawn once; tensors hold parts of it, so that large ones take no time to make. */
+/** Drawn once; tensors contain parts of it, so that large ones are created quickly. */
 const drawn = (() => {
   const random = new Random(0, 0);
   return Float64Array.from({ length: 1 << 16 }, () => random.next() * 4 - 2);
@@ -52,7 +52,7 @@ function integers(random: Random, count: number, dtype: DType): bigint[] {
   });
 }
 
-/** Dense, filled with numbers of the type, its extremes among them. */
+/** Dense, filled with numbers of the type, including its extremes. */
 function filled(random: Random, shape: readonly number[], dtype: DType): Tensor {
   const count = shape.reduce((product, size) => product * size, 1);
   const facts = dtypeFacts[dtype];
@@ -68,7 +68,7 @@ export function anyShape(random: Random): number[] {
   return Array.from({ length: random.pick([0, 1, 1, 2, 2, 2, 3, 3, 4, 5]) }, () => random.pick(sizes));
 }
 
-/** A shape that often goes with the others of one call: the same, one that is broadcast to it, or one of another kind. */
+/** A shape that often matches the others of a call: the same, one that is broadcast to it, or an unrelated one. */
 export function shapeBeside(random: Random, base: readonly number[]): number[] {
   const kind = random.next();
   if (kind < 0.5) return [...base];
@@ -77,7 +77,7 @@ export function shapeBeside(random: Random, base: readonly number[]): number[] {
   return anyShape(random);
 }
 
-/** As it lies in memory: dense, turned, a part of something larger, or one number that stands for many. */
+/** Memory layout: dense, transposed, a part of a larger tensor, or one number expanded to many. */
 export function laidOut(random: Random, shape: readonly number[], dtype: DType): Tensor {
   return noGrad(() => {
     const way = random.next();
@@ -101,7 +101,7 @@ export function laidOut(random: Random, shape: readonly number[], dtype: DType):
 }
 
 function withHuge(random: Random, shape: readonly number[], dim: number): number[] {
-  // What has to be passed over takes time; more than that is for shapes alone.
+  // Larger tensors would take time to read; above this limit only shapes are used.
   const others = shape.reduce((product, size, at) => (at === dim ? product : product * size), 1);
   const most = Math.max(1, Math.floor(2 ** 31 / Math.max(1, others)));
   return shape.map((size, at) =>
@@ -112,7 +112,8 @@ function withHuge(random: Random, shape: readonly number[], dim: number): number
 export function anyTensor(random: Random, base: readonly number[], dtype?: DType): Tensor {
   const type = dtype ?? (random.chance(0.8) ? random.pick(usualDtypes) : random.pick(dtypes));
   const shape = shapeBeside(random, base);
-  // Beside a tensor that only claims to be huge, this one would have to be as large as that; laid out it may be three times so large.
+  // Combined with an expanded huge tensor, this one would be of the same size; made contiguous, up to three times as
+  // large.
   const fits = shape.reduce((product, size) => product * size, 1) <= 2 ** 19;
   const made = laidOut(random, fits ? shape : [], type);
   if (dtypeFacts[type].kind === "float" && random.chance(0.15)) return made.detach().requiresGrad_();
@@ -123,7 +124,7 @@ export function anyDtype(random: Random): DType {
   return random.pick(dtypes);
 }
 
-/** Mostly a dimension, a size or an index; now and then what overflows. */
+/** Mostly a dimension, a size or an index; sometimes a value that overflows. */
 export function anyInteger(random: Random): number | bigint {
   if (random.chance(0.8)) return random.integer(-3, 6);
   return random.pick<number | bigint>([
@@ -155,7 +156,7 @@ export function anyScalar(random: Random): number | bigint | boolean {
   return random.pick([NaN, Infinity, -Infinity, 1e308, -1e308, 5e-324, -0.0, 0.5, -1, 1e30]);
 }
 
-/** The bytes of a tensor's numbers, row by row; 16-bit floats widened. Null where there are too many to look at. */
+/** The bytes of a tensor's numbers, row by row; 16-bit floats converted. Null if there are too many to read. */
 export function bytesOfHandle(handle: number): Uint8Array | null {
   const native = addon();
   const [code, , ...sizes] = native.describe(handle);

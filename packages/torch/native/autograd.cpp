@@ -13,7 +13,7 @@ napi_value requiresGrad(Call& call) { return makeBoolean(call.env, call.tensor(0
 
 napi_value isLeaf(Call& call) { return makeBoolean(call.env, call.tensor(0, "tensor").is_leaf()); }
 
-// version(tensor): how often it was changed in place, by whatever operator
+// version(tensor): number of in-place changes by any operator
 napi_value version(Call& call) {
   return makeNumber(call.env, static_cast<double>(call.tensor(0, "tensor")._version()));
 }
@@ -31,13 +31,13 @@ napi_value setRequiresGrad(Call& call) {
   return makeUndefined(call.env);
 }
 
-// gradient(tensor, known) → null, `known` itself where it is still the gradient, or a new handle
+// gradient(tensor, known) → null, `known` itself if it is still the gradient, or a new handle
 napi_value gradient(Call& call) {
   const at::Tensor tensor = call.tensor(0, "tensor");
   if (!tensor.is_leaf()) return makeNull(call.env);
   at::Tensor current = tensor.grad();
   if (!current.defined()) return makeNull(call.env);
-  // Rows of an embedding that nothing else was added to: for whoever asks, gradients are dense.
+  // The sparse gradient of an embedding, to which nothing else was added: callers get dense gradients.
   if (current.is_sparse()) tensor.mutable_grad() = current = current.to_dense();
   if (!call.absent(1)) {
     auto* slot = call.engine->tensors.find(call.number(1, "known"));

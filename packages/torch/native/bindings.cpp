@@ -1,4 +1,4 @@
-// How the addon begins.
+// Entry point of the addon.
 #include "dispatch.h"
 #include "engine.h"
 #include "kernels/instruction-set.h"
@@ -18,12 +18,12 @@ Engine::~Engine() { *alive = false; }
 NAPI_MODULE_INIT() {
   auto* engine = new astra::Engine();
   engine->environment = env;
-  // Tensors of an environment die with it; libtorch's own statics live longer than any environment.
+  // Tensors of an environment are freed with it; libtorch's statics outlive every environment.
   napi_set_instance_data(
       env, engine, [](napi_env, void* data, void*) { delete static_cast<astra::Engine*>(data); }, nullptr);
   try {
     astra::keepLibtorchWithinInstructionSet();
-    // libtorch would follow the C++ stack for each error, a millisecond, for words that nobody is shown.
+    // libtorch would unwind the C++ stack for each error, which takes a millisecond, for a text that is never shown.
     c10::SetStackTraceFetcher(std::function<std::string()>([] { return std::string(); }));
     astra::takeOverCpuMemory();
     astra::define(env, exports, engine);

@@ -1,4 +1,4 @@
-// The frame around every function: argument readers, and the one place where C++ exceptions end.
+// The frame around every function: argument readers, and the only place where C++ exceptions are caught.
 #include <c10/util/Exception.h>
 
 #include <cmath>
@@ -34,7 +34,7 @@ void raiseCurrentException(napi_env env, Engine* engine, const std::string& wher
   if (!pending) napi_throw_error(env, nullptr, message.c_str());
 }
 
-// THE guard: nothing but a JavaScript Error passes from C++ to JavaScript.
+// The guard: only JavaScript Errors pass from C++ to JavaScript.
 #define ASTRA_GUARD(env, engine, where, expression)                          \
   try {                                                                      \
     return expression;                                                       \
@@ -57,7 +57,7 @@ napi_value enter(napi_env env, napi_callback_info info) {
   ASTRA_GUARD(env, call.engine, call.where, binding->body(call))
 }
 
-// Objects of other files may be made before this one's.
+// Static objects of other files may be initialized before this one's.
 std::vector<std::pair<const char*, Body>>& functions() {
   static std::vector<std::pair<const char*, Body>> all;
   return all;
@@ -252,7 +252,7 @@ std::vector<int64_t> Call::sizes(size_t index, const char* name) const {
   return result;
 }
 
-// What a function of Node-API makes of the values given.
+// The result of a Node-API function for the given values.
 template <typename Make, typename... Given>
 static napi_value made(const char* what, Make make, napi_env env, Given... given) {
   napi_value result = nullptr;

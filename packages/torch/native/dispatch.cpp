@@ -60,7 +60,7 @@ Parameter readParameter(const c10::Argument& argument) {
   return parameter;
 }
 
-// "aten::add.Tensor": the name, and the overload behind the dot.
+// "aten::add.Tensor": the name, and the overload after the dot.
 c10::OperatorName operatorNameOf(const std::string& full) {
   const size_t dot = full.find('.');
   return {full.substr(0, dot), dot == std::string::npos ? "" : full.substr(dot + 1)};
@@ -94,7 +94,7 @@ void resolve(Operator& op) {
 c10::Scalar readScalar(napi_env env, napi_value value, const std::string& name) {
   double number = 0;
   if (napi_get_value_double(env, value, &number) == napi_ok) {
-    // A whole number stays an integer, so that integer tensors keep their dtype.
+    // A whole number is passed as an integer, so that integer tensors keep their dtype.
     if (number == std::floor(number) && std::fabs(number) <= 9007199254740991.0) {
       return c10::Scalar(static_cast<int64_t>(number));
     }
@@ -142,7 +142,7 @@ c10::IValue readWholeList(Engine& engine, napi_env env, napi_value value, const 
   const std::string& name = parameter.name;
   bool isArray = false;
   napi_is_array(env, value, &isArray);
-  // PyTorch's habit: one number where a list of fixed length is expected stands for every element of it.
+  // As in PyTorch, a single number stands for every element of an expected list of fixed length.
   if (!isArray && parameter.fixedLength > 0 && parameter.kind == Kind::Integer) {
     const int64_t number = readInteger(env, value, name);
     return c10::List<int64_t>(std::vector<int64_t>(static_cast<size_t>(parameter.fixedLength), number));
@@ -203,7 +203,7 @@ napi_value writeValue(Engine& engine, napi_env env, const c10::IValue& value) {
   throw Refusal("returned a value of type " + value.tagKind() + ", which cannot be passed to JavaScript");
 }
 
-// One value of a failed call, or an item of it, in few words.
+// Short description of one value of a failed call, or of an item of it.
 std::string described(Call& call, napi_value value, Kind kind, bool isItem = false) {
   napi_valuetype type = napi_undefined;
   napi_typeof(call.env, value, &type);
@@ -226,7 +226,7 @@ std::string described(Call& call, napi_value value, Kind kind, bool isItem = fal
   return readText(call.env, shown, "text").substr(0, 60);
 }
 
-// "(self: float32[2, 3], dim: 5)": what the failed call was given.
+// "(self: float32[2, 3], dim: 5)": the arguments of the failed call.
 std::string describeArguments(Call& call, const Operator& op) {
   std::string text = " (given";
   for (size_t i = 0; i < op.parameters.size() && i + 2 < call.count; ++i) {
@@ -283,7 +283,7 @@ napi_value call(Call& call) {
   return makeArray(call.env, results);
 }
 
-// registerOperators(["aten::add.Tensor", ...]): their indices are their places. Nothing is looked up yet.
+// registerOperators(["aten::add.Tensor", ...]): their indices are their positions. Nothing is looked up yet.
 napi_value registerOperators(Call& call) {
   for (const napi_value item : readArray(call.env, call.argument(0, "operators"), "operators")) {
     auto op = std::make_unique<Operator>();

@@ -1,4 +1,4 @@
-// An ATen operator as it is called from JavaScript: its schema, read once.
+// An ATen operator as called from JavaScript: its schema, parsed once.
 #pragma once
 
 #include <string>

@@ -42,16 +42,16 @@ namespace {
 
 using Milliseconds = std::chrono::milliseconds;
 
-// A pending receive must not time out: it only ends with the group, or with the process at the other end.
+// A pending receive must not time out: it ends only with the group, or with the process at the other end.
 constexpr Milliseconds kForever = std::chrono::hours(24 * 365);
-// How long JavaScript has for its last words before the process ends, whatever it computes.
+// Time that JavaScript has for a final message before the process exits, even during a computation.
 constexpr Milliseconds kLastWords(2000);
-// Instead of a rank: one that has said itself why it ends.
+// Instead of a rank: one that has reported its failure itself.
 constexpr int kAnnounced = -1;
-// While the ranks meet: between two signs of life, and from the last one to the verdict.
+// While the ranks connect: interval between two heartbeats, and time from the last one to the verdict.
 constexpr Milliseconds kPulse(250);
 constexpr Milliseconds kSilence(3000);
-// Added to a rank's pulse once it has met all others, and needs no more signs of life.
+// Added to a rank's heartbeat counter once it has connected to all others, and needs no more heartbeats.
 constexpr int64_t kMet = int64_t{1} << 40;
 
 // One collective: `work` runs on the group's thread and may block; `finish` and the callback run in JavaScript's.
@@ -68,7 +68,7 @@ struct Group {
   Engine* engine = nullptr;
   napi_threadsafe_function deliver = nullptr;
   napi_threadsafe_function lost = nullptr;
-  // Held for the life of the process.
+  // Held for the lifetime of the process.
   c10::intrusive_ptr<c10d::Store> store;
   c10::intrusive_ptr<c10d::ProcessGroupGloo> collectives;
   c10::intrusive_ptr<c10d::ProcessGroupGloo> watch;
@@ -151,7 +151,7 @@ Group& requireGroup(Call& call) {
   return *group;
 }
 
-// Tells JavaScript once which rank is gone, and ends the process where JavaScript does not.
+// Reports to JavaScript, once, which rank has exited, and ends the process if JavaScript does not.
 void reportLost(int rank) {
   if (group->ending || group->isLost.exchange(true)) return;
   napi_call_threadsafe_function(group->lost, reinterpret_cast<void*>(static_cast<intptr_t>(rank)), napi_tsfn_nonblocking);
@@ -165,7 +165,7 @@ void reportLost(int rank) {
   }).detach();
 }
 
-// Sends which rank is gone to those that wait for it, but for one.
+// Sends the number of the exited rank to all waiting ranks except one.
 void tell(int rank, int except) {
   for (int each = 0; each < group->size; ++each) {
     if (each == group->rank || each == except || (group->rank != 0 && each != 0)) continue;
@@ -173,7 +173,7 @@ void tell(int rank, int except) {
       std::vector<at::Tensor> sent{at::full({1}, rank, at::kLong)};
       group->watch->send(sent, each, 0)->wait(Milliseconds(500));
     } catch (...) {
-      // It has ended, too.
+      // It has also exited.
     }
   }
 }
@@ -187,7 +187,7 @@ void deliverLost(napi_env env, napi_value callback, void*, void* data) {
 }
 
 // Rank 0 holds a pending receive from each other rank, and each other rank one from rank 0: a closed connection ends
-// it at once, also while this process computes. Rank 0 then tells the others which rank is gone.
+// it at once, also while this process computes. Rank 0 then tells the others which rank has exited.
 void watchRank(int other) {
   int lost = other;
   std::vector<at::Tensor> received{at::full({1}, other, at::kLong)};
@@ -195,7 +195,7 @@ void watchRank(int other) {
     group->watch->recv(received, other, 0)->wait();
     lost = static_cast<int>(*received[0].data_ptr<int64_t>());
   } catch (...) {
-    // The connection is closed: that rank itself is gone.
+    // The connection is closed: that rank itself has exited.
   }
   if (group->ending) return;
   if (group->rank == 0) tell(lost, other);
@@ -207,8 +207,8 @@ int64_t now() {
 }
 
 // Before the watch connects the ranks, they share only the store, which does not report that a rank has ended. So each rank
-// increments a counter there: rank 0 checks those of the others, and they check its own. A rank that has never come is not
-// reported: it may still start.
+// increments a counter there: rank 0 checks those of the others, and they check its own. A rank that never connected is
+// not reported: it may still start.
 void showLife(c10d::Store& store) {
   const auto key = [](int rank) { return "pulse/" + std::to_string(rank); };
   struct Pulse {
@@ -259,8 +259,8 @@ void watchMeeting(c10::intrusive_ptr<c10d::Store> store) {
   }).detach();
 }
 
-// A machine that vanishes closes no connection: the system has to ask, which it does where a connection is idle, as the
-// watch's always are. Its sockets are those that there were not before.
+// A machine that disappears closes no connection: the system must probe it, which it does on idle connections, as the
+// watch's always are. Its sockets are those that did not exist before.
 void keepAlive(const std::vector<bool>& before) {
   const int on = 1, idle = 1, interval = 1, probes = 3;
   const unsigned int unanswered = 4000;  // milliseconds; the others are seconds
@@ -276,13 +276,13 @@ void keepAlive(const std::vector<bool>& before) {
     setsockopt(descriptor, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
 #endif
 #ifdef TCP_USER_TIMEOUT
-    // For what was on its way when the machine vanished: the system would send it again for a quarter of an hour.
+    // For data in transit when the machine disappeared: the system would retransmit it for a quarter of an hour.
     setsockopt(descriptor, IPPROTO_TCP, TCP_USER_TIMEOUT, &unanswered, sizeof unanswered);
 #endif
   }
 }
 
-// Which descriptors are sockets now.
+// The descriptors that are currently sockets.
 std::vector<bool> sockets() {
   std::vector<bool> all(4096);
   for (size_t descriptor = 0; descriptor < all.size(); ++descriptor) {
@@ -324,7 +324,7 @@ napi_value joinGroup(Call& call) {
   const int64_t timeout = between(8, "timeout", 1, kForever.count());
   requireFunction(call, 9, "lost");
   requireFunction(call, 10, "callback");
-  // Errors are thrown as well; c10d's log would print each with its C++ frames.
+  // Errors are also thrown; c10d's log would print each with its C++ frames.
   setenv("TORCH_CPP_LOG_LEVEL", "FATAL", 0);
   c10::initLogging();
 #if TORCH_VERSION_MAJOR < 2
@@ -343,7 +343,7 @@ napi_value joinGroup(Call& call) {
         napi_create_threadsafe_function(call.env, call.arguments[9], nullptr, title, 0, 1, nullptr, nullptr, nullptr,
                                         deliverLost, &own->lost),
         "a thread-safe function");
-  // A process waits for the answers to its own requests only.
+  // A process waits only for the answers to its own requests.
   napi_unref_threadsafe_function(call.env, own->deliver);
   napi_unref_threadsafe_function(call.env, own->lost);
   group = own.release();
@@ -366,7 +366,7 @@ napi_value joinGroup(Call& call) {
     options.isServer = false;
     watchMeeting(connect());
     try {
-      // Not the store's: a thread of its own would end the process at an error of its connection.
+      // Not the store's: its own thread would end the process on a connection error.
       const auto before = sockets();
       group->watch = makeGroup("watch", address, kForever);
       keepAlive(before);
@@ -375,7 +375,7 @@ napi_value joinGroup(Call& call) {
       }
       group->collectives = makeGroup("collectives", address, Milliseconds(timeout));
     } catch (...) {
-      // If a rank has gone, that is the reason to give.
+      // If a rank has exited, that is the reason to report.
       std::this_thread::sleep_for(4 * kPulse);
       group->isMeeting = false;
       throw;
@@ -386,11 +386,11 @@ napi_value joinGroup(Call& call) {
   return makeUndefined(call.env);
 }
 
-// Below this size tensors travel together: each message has a price of its own.
+// Tensors below this size are sent together: each message has a fixed cost.
 constexpr int64_t kAlone = 1 << 16;  // numbers
 
-// Tensors on their way, in an order and a layout that alone decide the last bits of a sum: large ones as they are, the
-// others in one row of memory of the CPU.
+// Tensors being sent, in an order and layout that alone determine the last bits of a sum: large ones unchanged, the
+// others in one contiguous CPU buffer.
 struct Cargo {
   std::vector<at::Tensor> alone;   // rows that are the tensors' own memory
   std::vector<at::Tensor> packed;  // the others
@@ -493,7 +493,7 @@ napi_value allGather(Call& call) {
       own.collectives->allgather(outputs, inputs)->wait();
       return outputs[0];
     };
-    // All of one length, as Gloo wants them: the longest.
+    // All have the length of the longest, since Gloo requires equal lengths.
     int64_t longest = 0;
     std::vector<int64_t> lengths;
     for (const at::Tensor& each : gather(at::full({1}, mine.numel(), at::kLong))) {
@@ -518,13 +518,13 @@ napi_value allGather(Call& call) {
   return makeUndefined(call.env);
 }
 
-// announceFailure(): this rank ends and has said why, so that the others need not
+// announceFailure(): this rank ends and has reported why, so that the others need not
 napi_value announceFailure(Call& call) {
   if (group != nullptr && group->collectives && !group->ending.exchange(true)) tell(kAnnounced, -1);
   return makeUndefined(call.env);
 }
 
-// leaveGroup(): from here on the end of another rank is no loss
+// leaveGroup(): from now on the exit of another rank is not a failure
 napi_value leaveGroup(Call& call) {
   if (group != nullptr) group->ending = true;
   return makeUndefined(call.env);

@@ -1,4 +1,4 @@
-// What one JavaScript environment (main thread or worker) owns, and the frame that each call runs in.
+// State of one JavaScript environment (main thread or worker), and the frame that each call runs in.
 #pragma once
 
 #include <node_api.h>
@@ -28,21 +28,21 @@ struct Engine {
   std::vector<std::unique_ptr<Operator>> operators;
   int64_t tensorBytes = 0;    // of the tensors that JavaScript holds
   int64_t reportedBytes = 0;  // that V8 knows of
-  // False once the environment is gone: graphs may outlive it.
+  // False once the environment has ended: graphs may outlive it.
   std::shared_ptr<bool> alive = std::make_shared<bool>(true);
-  // Where the backward pass that runs in JavaScript at this moment puts its gradients.
+  // Where the backward pass that currently runs in JavaScript puts its gradients.
   std::vector<at::Tensor>* delivery = nullptr;
 
   Engine();
   ~Engine();
 };
 
-// A rule that the caller broke; becomes a JavaScript TorchError "where: rule".
+// A rule that the caller violated; becomes a JavaScript TorchError "where: rule".
 struct Refusal : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// The system has no memory for what was asked; becomes a JavaScript OutOfMemoryError.
+// Not enough memory for the request; becomes a JavaScript OutOfMemoryError.
 struct NoMemory : Refusal {
   using Refusal::Refusal;
 };
@@ -66,7 +66,7 @@ struct Call {
   bool boolean(size_t index, const char* name) const;
   std::string text(size_t index, const char* name) const;
   bool absent(size_t index) const;  // undefined or null
-  // A share in the tensor: reading a later argument may run JavaScript, which may dispose of it or make others.
+  // A reference to the tensor: reading a later argument may run JavaScript, which may dispose of it or create others.
   at::Tensor tensor(size_t index, const char* name) const;
   std::vector<at::Tensor> tensors(size_t index, const char* name) const;  // null elements become undefined tensors
   std::vector<int64_t> integers(size_t index, const char* name) const;
@@ -75,18 +75,18 @@ struct Call {
 
 using Body = napi_value (*)(Call&);
 
-// What JavaScript gets of a file: an object of this kind in each.
+// The functions that a file exports to JavaScript: one object of this kind per file.
 struct Exports {
   Exports(std::initializer_list<std::pair<const char*, Body>> functions);
 };
 
-// Puts them all into `exports`; every C++ exception that one of them throws becomes a JavaScript error.
+// Adds all of them to `exports`; every C++ exception that one of them throws becomes a JavaScript error.
 void define(napi_env env, napi_value exports, Engine* engine);
 
-// What the C++ exception that is being handled says; sets `memory` where there was none.
+// Message of the C++ exception being handled; sets `memory` if memory was exhausted.
 std::string currentExceptionMessage(bool* memory);
 
-// Throws Pending or Refusal where a Node-API call did not succeed.
+// Throws Pending or Refusal if a Node-API call failed.
 void check(napi_env env, napi_status status, const char* what);
 
 napi_value makeNumber(napi_env env, double value);
@@ -106,10 +106,10 @@ const at::Tensor& readTensor(Engine& engine, napi_env env, napi_value value, con
 at::Generator readGenerator(Engine& engine, napi_env env, napi_value value, const std::string& name);
 std::string readText(napi_env env, napi_value value, const std::string& name);
 bool isNothing(napi_env env, napi_value value);  // undefined or null
-// A dtype crosses the border as c10::ScalarType's number; those that are not offered (complex, quantized) are refused.
+// A dtype is passed as c10::ScalarType's number; unsupported ones (complex, quantized) are refused.
 c10::ScalarType readScalarTypeCode(int64_t code, const std::string& name = "dtype");
 
-// A new handle; null for an undefined tensor. Tells V8 about the memory when it is not shared.
+// A new handle; null for an undefined tensor. Reports the memory to V8 if it is not shared.
 napi_value wrapTensor(Engine& engine, napi_env env, at::Tensor tensor);
 napi_value wrapTensors(Engine& engine, napi_env env, const std::vector<at::Tensor>& tensors);
 void releaseTensor(Engine& engine, double handle);
@@ -117,7 +117,7 @@ void releaseTensor(Engine& engine, double handle);
 // "float32[2, 3]" for messages.
 std::string describeTensor(const at::Tensor& tensor);
 
-// From here on libtorch takes CPU memory from the allocator of memory.cpp.
+// From now on libtorch takes CPU memory from the allocator of memory.cpp.
 void takeOverCpuMemory();
 
 }  // namespace astra

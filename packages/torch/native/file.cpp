@@ -1,4 +1,4 @@
-// Tensors that are read from a file into memory of their own: what happens to the file afterwards does not concern them.
+// Tensors read from a file into their own memory: later changes of the file do not affect them.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <sys/stat.h>

@@ -25,8 +25,7 @@ class HandleScope {
   napi_handle_scope scope_ = nullptr;
 };
 
-// The message of the JavaScript exception that is pending, which is cleared: the autograd engine carries C++
-// exceptions only.
+// The message of the pending JavaScript exception, which is cleared: the autograd engine passes on only C++ exceptions.
 std::string takeException(napi_env env) {
   napi_value error = nullptr, text = nullptr;
   if (napi_get_and_clear_last_exception(env, &error) != napi_ok) return "unknown error";
@@ -51,7 +50,7 @@ class Function final : public torch::autograd::Node {
 
   std::string name() const override { return title_; }
 
-  // The engine calls it after a backward pass whose graph is not kept.
+  // The engine calls it after a backward pass whose graph is not retained.
   void release_variables() override {
     saved_.clear();
     forget();
@@ -76,7 +75,7 @@ class Function final : public torch::autograd::Node {
     check(env, napi_get_undefined(env, &receiver), "undefined");
     napi_value arguments[2] = {wrapTensors(engine_, engine_.environment, gradients), wrapTensors(engine_, engine_.environment, saved_)};
 
-    // The callback delivers its results while their handles live; a nested backward pass delivers to its own list.
+    // The callback delivers its results while their handles are valid; a nested backward pass delivers to its own list.
     variable_list results;
     variable_list* const outer = engine_.delivery;
     engine_.delivery = &results;
@@ -92,8 +91,8 @@ class Function final : public torch::autograd::Node {
   }
 
  private:
-  // The reference belongs to the environment's thread; where the graph ends elsewhere, or after the environment, it
-  // is left to the environment's own end.
+  // The reference belongs to the environment's thread; if the graph is freed on another thread, or after the
+  // environment, it is left to the environment's cleanup.
   void forget() {
     if (callback_ != nullptr && *alive_ && std::this_thread::get_id() == thread_) {
       napi_delete_reference(engine_.environment, callback_);
@@ -110,20 +109,20 @@ class Function final : public torch::autograd::Node {
   const std::thread::id thread_ = std::this_thread::get_id();
 };
 
-// A node as graphs hold it, which later versions of libtorch have changed.
+// A node as graphs store it, which differs between versions of libtorch.
 template <typename Made, typename... Arguments>
 auto makeNode(Arguments&&... arguments) {
   if constexpr (std::is_base_of_v<c10::intrusive_ptr_target, Made>) {
     return c10::intrusive_ptr<torch::autograd::Node>(c10::make_intrusive<Made>(std::forward<Arguments>(arguments)...));
   } else {
-    // deleteNode, found by its argument, takes a deep graph apart without a deep stack.
+    // deleteNode, found by argument-dependent lookup, frees a deep graph without deep recursion.
     return std::shared_ptr<torch::autograd::Node>(new Made(std::forward<Arguments>(arguments)...),
                                                   [](auto* node) { deleteNode(node); });
   }
 }
 
 // attachFunction(title, output, [inputs or null], [saved], (gradients, saved) => void): makes `output` the result of
-// a function of `inputs`. The callback answers with deliverGradients.
+// a function of `inputs`. The callback returns gradients through deliverGradients.
 napi_value attachFunction(Call& call) {
   const std::string title = call.text(0, "title");
   at::Tensor output = call.tensor(1, "output");
@@ -140,7 +139,7 @@ napi_value attachFunction(Call& call) {
   }
   for (at::Tensor& tensor : saved) {
     if (!tensor.defined()) throw Refusal("saved must not hold null");
-    // Without its history: an output that is saved would otherwise keep the node that keeps it.
+    // Without its history: a saved output would otherwise keep the node that keeps it.
     tensor = tensor.detach();
   }
   const auto node = makeNode<Function>(*call.engine, title, std::move(saved), call.arguments[4]);

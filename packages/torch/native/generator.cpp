@@ -1,4 +1,4 @@
-// Seeded generators of random numbers, whose state can be taken out and put back.
+// Seeded generators of random numbers, whose state can be saved and restored.
 #include <ATen/Context.h>
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
@@ -11,20 +11,20 @@ namespace astra {
 
 namespace {
 
-// The CPU's default generator, which operators without a generator draw from, where there is none.
+// If null, the CPU's default generator, from which operators without a generator draw.
 at::Generator generatorOf(Call& call, size_t index) {
   if (call.absent(index)) return at::globalContext().defaultGenerator(c10::kCPU);
   return readGenerator(*call.engine, call.env, call.arguments[index], "generator");
 }
 
-// Whole numbers below 2^32: of larger ones libtorch's CPU generator would drop bits.
+// Whole numbers below 2^32: libtorch's CPU generator would drop bits of larger ones.
 uint64_t seedOf(Call& call) { return static_cast<uint32_t>(call.integer(0, "seed")); }
 
 // createGenerator(seed, device)
 napi_value createGenerator(Call& call) {
   const uint64_t seed = seedOf(call);
   const c10::Device device(call.text(1, "device"));
-  // A clone of the device's default generator is a generator of the right kind on any build.
+  // A clone of the device's default generator has the right type on any build.
   at::Generator generator = at::globalContext().defaultGenerator(device).clone();
   generator.set_current_seed(seed);
   return makeNumber(call.env, call.engine->generators.add(generator));

@@ -1,5 +1,5 @@
-// Slots that JavaScript names by number. A handle is never a pointer: whatever number arrives is looked up,
-// and a stale or invented one is simply not found.
+// Slots that JavaScript names by number. A handle is never a pointer: any number is looked up, and a stale or invalid
+// one is not found.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ class HandleTable {
     return static_cast<double>((static_cast<uint64_t>(slot.generation) << 32) | (index + 1ULL));
   }
 
-  // Null where the handle is stale, released, or was never given out.
+  // Null if the handle is stale, released, or was never issued.
   Slot* find(double handle) {
     if (!(handle >= 1.0 && handle < 9007199254740992.0)) return nullptr;
     const uint64_t bits = static_cast<uint64_t>(handle);
@@ -46,7 +46,7 @@ class HandleTable {
     return slot.used && slot.generation == (bits >> 32) ? &slot : nullptr;
   }
 
-  // Takes the value out, so that its destructor runs outside of the table's bookkeeping.
+  // Moves the value out, so that its destructor runs outside of the table's bookkeeping.
   T take(Slot* slot) {
     T value = std::move(slot->value);
     slot->value = T{};

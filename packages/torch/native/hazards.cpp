@@ -1,5 +1,5 @@
-// Arguments at which libtorch's own code ends the process or reads memory that is not the tensor's, found by calling every
-// operator with generated arguments (docs/fuzzing.md): they are refused, or laid out, before it runs.
+// Arguments for which libtorch's own code crashes the process or reads memory outside the tensor, found by calling
+// every operator with generated arguments (docs/fuzzing.md): they are refused, or made contiguous, before it runs.
 #include "hazards.h"
 
 #include <ATen/ScalarOps.h>
@@ -19,8 +19,8 @@ namespace {
 constexpr double kMostElements = 9007199254740992.0;  // 2^53
 constexpr int64_t kMostPieces = 1 << 20;
 
-// The least integer by −1: its quotient does not fit, for which the processor raises the signal of a division by 0.
-// Shorter integers are computed in 32 bits, where it fits.
+// The smallest integer divided by −1: the quotient does not fit, and the processor raises the signal of a division by
+// 0. Shorter integers are computed in 32 bits, where it fits.
 void checkDivision(torch::jit::Stack& stack) {
   const at::Tensor& dividend = stack[0].toTensor();
   if (!dividend.is_cpu() || !c10::isIntegralType(dividend.scalar_type(), /*includeBool=*/true)) return;
@@ -39,12 +39,12 @@ void checkDivision(torch::jit::Stack& stack) {
   }
 }
 
-// Only with a rounding mode is the quotient of integers an integer.
+// The quotient of integers is an integer only with a rounding mode.
 void checkRoundedDivision(torch::jit::Stack& stack) {
   if (stack.size() > 2 && !stack[2].isNone()) checkDivision(stack);
 }
 
-// Sizes that are cut to 32 bits and then divided by.
+// Sizes that are truncated to 32 bits and then used as divisors.
 void checkConvolution(torch::jit::Stack& stack) {
   const int64_t channels = stack[1].toTensor().dim() > 0 ? stack[1].toTensor().size(0) : 0, groups = stack[6].toInt();
   if (groups < 1 || groups > std::max<int64_t>(1, channels)) {
@@ -60,7 +60,7 @@ void checkConvolution(torch::jit::Stack& stack) {
   }
 }
 
-// Of floating-point numbers it looks for the next one after `from`, without end where there is none.
+// For floating-point numbers it searches for the next one after `from`, and never returns if there is none.
 void checkRandom(const torch::jit::Stack& stack, size_t from) {
   if (stack.size() <= from + 1 || !stack[from].isInt()) return;
   if (stack[from].toInt() == std::numeric_limits<int64_t>::max()) {
@@ -68,7 +68,7 @@ void checkRandom(const torch::jit::Stack& stack, size_t from) {
   }
 }
 
-// Repetitions are added up without a look at their sum, and written to what that gave room for.
+// Repetitions are summed without an overflow check, and the result is allocated by that sum.
 void checkRepetitions(torch::jit::Stack& stack) {
   if (stack.size() < 2 || !stack[0].isTensor()) return;
   const auto elements = static_cast<double>(std::max<int64_t>(1, stack[0].toTensor().numel()));
@@ -77,14 +77,14 @@ void checkRepetitions(torch::jit::Stack& stack) {
     most = static_cast<double>(stack[1].toInt()) * elements;
   } else {
     const at::Tensor& repeats = stack[1].toTensor();
-    // Of another type it is libtorch that refuses.
+    // Other types are refused by libtorch.
     if (!repeats.is_cpu() || (repeats.scalar_type() != c10::kLong && repeats.scalar_type() != c10::kInt)) return;
     most = repeats.to(c10::kDouble).clamp_min(0).sum().item<double>() * elements;
   }
   if (most > kMostElements) throw Refusal("the repetitions would be more elements than can be counted");
 }
 
-// Of a dimension without elements it makes as many pieces as are asked for, not as many as there are elements.
+// For an empty dimension it creates as many pieces as requested, not as many as there are elements.
 void checkChunks(torch::jit::Stack& stack) {
   if (stack.size() < 3 || !stack[0].isTensor() || !stack[1].isInt() || !stack[2].isInt()) return;
   const at::Tensor& whole = stack[0].toTensor();
@@ -97,8 +97,8 @@ void checkChunks(torch::jit::Stack& stack) {
   }
 }
 
-// It takes numbers along a dimension with a stride of 0 for neighbours, and reads what lies behind the one that there is
-// (1.13 and 2.13).
+// It treats numbers along a dimension with a stride of 0 as adjacent, and reads beyond the single number (1.13 and
+// 2.13).
 void layOutDimension(torch::jit::Stack& stack) {
   if (stack.size() < 2 || !stack[0].isTensor() || !stack[1].isInt()) return;
   const at::Tensor& self = stack[0].toTensor();

@@ -1,4 +1,4 @@
-// Arguments at which libtorch's own code ends the process or reads memory that is not the tensor's.
+// Arguments for which libtorch's own code crashes the process or reads memory outside the tensor.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace astra {
 
-// Throws Refusal where the operator must not run with what is on its stack, or lays out a tensor there as it must lie.
+// Throws Refusal if the operator must not run with the arguments on its stack, or makes a tensor there contiguous.
 using Hazard = void (*)(torch::jit::Stack& stack);
 
 // Null for nearly all operators. `name` is "aten::add", without the overload.

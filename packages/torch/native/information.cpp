@@ -1,4 +1,4 @@
-// What engine this is: versions, threads, devices, and what its BLAS says of itself.
+// Information about the engine: versions, threads, devices, and its BLAS.
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/Version.h>
@@ -13,8 +13,8 @@ namespace astra {
 
 namespace {
 
-// openBlas(path): of a library that is loaded, the core that OpenBLAS detected or was told ("SkylakeX") and how it was built,
-// by asking it; empty texts where it is no OpenBLAS
+// openBlas(path): for a loaded library, the core that OpenBLAS detected or was set to ("SkylakeX") and its build
+// configuration; empty texts if it is not OpenBLAS
 napi_value openBlas(Call& call) {
   void* const library = dlopen(call.text(0, "path").c_str(), RTLD_LAZY | RTLD_NOLOAD);
   const auto ask = [&](const char* symbol) {
@@ -47,7 +47,7 @@ napi_value setThreads(Call& call) {
   return makeUndefined(call.env);
 }
 
-// synchronize(device): waits for a CUDA device's queue; nothing to wait for on the CPU
+// synchronize(device): waits for a CUDA device's queue; returns immediately for the CPU
 napi_value synchronize(Call& call) {
   const c10::Device device(call.text(0, "device"));
   if (!device.is_cuda()) return makeUndefined(call.env);

@@ -12,7 +12,7 @@ namespace astra {
 
 namespace {
 
-// Version 1 writes "no limit" as the most pages that fit in 64 bits.
+// Version 1 writes "no limit" as the largest number of pages that fits in 64 bits.
 constexpr size_t kNoLimit = size_t{1} << 60;
 
 std::string readAll(const std::string& path) {
@@ -20,14 +20,14 @@ std::string readAll(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-// A file of one number; kNoLimit for "max" or where there is no such file.
+// A file of one number; kNoLimit for "max" or if there is no such file.
 size_t readNumber(const std::string& path) {
   const std::string text = readAll(path);
   if (text.empty() || text[0] < '0' || text[0] > '9') return kNoLimit;
   return static_cast<size_t>(std::min<unsigned long long>(std::strtoull(text.c_str(), nullptr, 10), kNoLimit));
 }
 
-// The number behind one of the names of a file with a name and a number in each line; 0 where there is none.
+// The number after a name, in a file with a name and a number in each line; 0 if absent.
 size_t entry(const std::string& text, const std::string& name) {
   for (size_t at = 0; at < text.size(); at = text.find('\n', at) + 1) {
     if (text.compare(at, name.size(), name) == 0) {
@@ -38,7 +38,7 @@ size_t entry(const std::string& text, const std::string& name) {
   return 0;
 }
 
-// Pages of files are given back when memory is wanted, but those that have to be written first are not at once.
+// Pages of files are reclaimed when memory is needed, but dirty ones not immediately.
 size_t reclaimable(const std::string& statistics, const std::string& prefix, const std::string& unwritten) {
   const auto of = [&](const std::string& name) { return entry(statistics, name + " "); };
   const size_t cached = of(prefix + "inactive_file") + of(prefix + "active_file");
@@ -63,7 +63,7 @@ MemoryHeadroom MemoryGroups::headroom() const {
   };
   for (const std::string& folder : version2) {
     const std::string path = root + folder;
-    // Above `high` processes are not killed but held up until they hardly move.
+    // Above `high` processes are not killed but throttled heavily.
     const size_t limit = std::min(readNumber(path + "/memory.max"), readNumber(path + "/memory.high"));
     if (limit >= kNoLimit) continue;
     const std::string statistics = readAll(path + "/memory.stat");
@@ -82,7 +82,7 @@ MemoryHeadroom MemoryGroups::headroom() const {
 
 namespace {
 
-// Lives as long as the process: the allocator may be reading it while another is told.
+// Never freed: the allocator may be reading it while another thread replaces it.
 std::atomic<const MemoryGroups*> told{new MemoryGroups};
 
 // root, folders of version 1, folders of version 2
@@ -97,7 +97,7 @@ MemoryGroups readGroups(Call& call) {
   return {call.text(0, "root"), folders(1, "version 1"), folders(2, "version 2")};
 }
 
-// memoryHeadroom(groups …): what these leave
+// memoryHeadroom(groups …): memory that these leave
 napi_value memoryHeadroom(Call& call) {
   const MemoryHeadroom headroom = readGroups(call).headroom();
   return makeObject(call.env, {{"available", makeInteger(call.env, static_cast<int64_t>(headroom.available))},

@@ -1,5 +1,5 @@
-// What memory the system lets this process use: of the machine, and of every control group that it is in. JavaScript finds the
-// groups (control-groups.ts); their limits and use are read here, whenever memory is asked for.
+// Memory available to this process: of the machine, and of all its control groups. JavaScript finds the groups
+// (control-groups.ts); their limits and use are read here, whenever memory is requested.
 #pragma once
 
 #include <cstddef>
@@ -14,15 +14,16 @@ struct MemoryHeadroom {
   std::string of;        // whose limit it is, for messages
 };
 
-// Folders of the process's own group and those above it, of either version; `root` stands before every path that is read.
+// Folders of the process's own group and those above it, of either version; `root` is the prefix of every path that is
+// read.
 struct MemoryGroups {
   std::string root;
   std::vector<std::string> version1, version2;
 
-  // The least of what the machine and each control group leave.
+  // The minimum of what the machine and each control group leave.
   MemoryHeadroom headroom() const;
 
-  // Of this process, as setMemoryGroups() was told.
+  // Of this process, as set by setMemoryGroups().
   static const MemoryGroups& own();
 };
 

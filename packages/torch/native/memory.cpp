@@ -1,6 +1,6 @@
-// The CPU allocator in front of libtorch's own. Three things it adds: large blocks are kept for the next tensor rather
-// than mapped, faulted in and zeroed each time; what tensors take is counted; and a request that no memory can back is
-// refused, where Linux would promise the pages and kill the process when they are touched.
+// The CPU allocator in front of libtorch's own. It adds three things: large blocks are kept for the next tensor rather
+// than mapped, faulted in and zeroed each time; the memory of tensors is counted; and a request that exceeds the
+// available memory is refused, where Linux would overcommit and kill the process when the pages are touched.
 #include <c10/core/CPUAllocator.h>
 #include <torch/version.h>
 
@@ -37,7 +37,7 @@ constexpr size_t kLarge = SIZE_MAX;           // none is
 #endif
 constexpr size_t kAlignment = 64;             // what vector instructions ask for
 constexpr size_t kHugePage = 2u << 20;
-// Kept blocks may make the process larger than its tensors ever were together by this much and a thirty-second.
+// Kept blocks may make the process larger than the peak of its tensors by this much plus a thirty-second.
 constexpr size_t kSlack = 96u << 20;
 
 constexpr int64_t kUnlimited = -1;
@@ -49,13 +49,13 @@ std::atomic<int64_t> limit{kUnlimited};  // bytes that one tensor may take
 
 #ifdef __linux__
 
-// Large blocks, cut from arenas: address space that is mapped once and whose pages come when they are first touched.
-// A freed block keeps its pages and is joined with freed neighbours; the best fitting one is cut for the next request.
-// As soon as blocks in use and kept ones together pass the most that was ever in use by more than the slack, the pages
-// of the longest unused go back to the system.
+// Large blocks, cut from arenas: address space that is mapped once and whose pages are allocated on first access. A
+// freed block keeps its pages and is merged with free neighbours; the best fitting one is split for the next request.
+// When blocks in use and kept ones together exceed the peak use by more than the slack, the pages of the least recently
+// used blocks are returned to the system.
 class BlockPool {
  public:
-  // At least so many bytes, and how many; null where the system has no memory.
+  // At least this many bytes, and the actual number; null if the system has no memory.
   void* take(size_t bytes, size_t* taken) {
     const size_t size = (bytes + kGranularity - 1) / kGranularity * kGranularity;
     std::lock_guard<std::mutex> lock(mutex_);
@@ -65,7 +65,7 @@ class BlockPool {
     if (block == nullptr) {
       shrinkTo(allowance(used_ + size));
       afford(size, bytes);
-      // What is written to from here on, at the latest: it is part of what is used.
+      // Counts as used from now on, although its pages may be written to only later.
       untouched_ += size;
       found = State::cold;
       block = bestFit(shelf.cold, size);
@@ -76,7 +76,7 @@ class BlockPool {
       block = map(shelf, size);
     }
     if (block == nullptr) {
-      // Where address space is short: without their pages, free neighbours are one.
+      // If address space is short: free neighbours without pages are merged.
       shrinkTo(0);
       block = bestFit(shelf.cold, size);
       if (block == nullptr) return nullptr;
@@ -91,7 +91,7 @@ class BlockPool {
     return block->start;
   }
 
-  // The block's size; 0 where it is not one of the pool's.
+  // The block's size; 0 if it does not belong to the pool.
   size_t give(void* start) {
     std::lock_guard<std::mutex> lock(mutex_);
     const auto found = inUse_.find(start);
@@ -105,13 +105,13 @@ class BlockPool {
     return size;
   }
 
-  // Asks for memory that the C library will take for small blocks.
+  // Requests memory that the C library will use for small blocks.
   void admit(size_t bytes) {
     std::lock_guard<std::mutex> lock(mutex_);
     afford(bytes, bytes);
   }
 
-  // What was kept for more than was in use since the call before the last goes back.
+  // Returns kept memory beyond the peak use since the call before the last.
   void trim() {
     std::lock_guard<std::mutex> lock(mutex_);
     highest_ = std::max(recent_, earlier_);
@@ -120,7 +120,7 @@ class BlockPool {
     shrinkTo(allowance(used_));
   }
 
-  // All kept pages go back, and the most that was in use is counted anew.
+  // Returns all kept pages, and restarts the peak measurement.
   void empty() {
     std::lock_guard<std::mutex> lock(mutex_);
     shrinkTo(0);
@@ -145,7 +145,7 @@ class BlockPool {
     }
   };
   using Free = std::set<Block*, BySize>;
-  // Small blocks have arenas of their own: one that lives long would otherwise split the room of a large one.
+  // Small blocks have separate arenas: a long-lived one would otherwise fragment the space of large ones.
   struct Shelf {
     Free kept, cold;
   };
@@ -153,11 +153,13 @@ class BlockPool {
   static constexpr size_t kGranularity = 64u << 10;
   static constexpr size_t kMedium = 1u << 20;
   static constexpr size_t kArena = 256u << 20;
-  // What is left for everything else (V8's heap, code, buffers of the kernel): a sixteenth of the limit, at most so much.
+  // What is left for everything else (V8's heap, code, buffers of the kernel): a sixteenth of the limit, at most this
+  // much.
   static constexpr size_t kMostKeptFree = 128u << 20;
 
-  // Refuses what the system cannot back, where Linux would promise it and kill the process later. What was promised and
-  // not yet written to counts as taken. The system is asked again when an eighth of what it had left is used up.
+  // Refuses requests above the available memory, where Linux would overcommit and kill the process later. Memory that
+  // was allocated but not yet written to counts as used. The system is queried again when an eighth of the remaining
+  // memory is used up.
   void afford(size_t size, size_t bytes) {
     if (size <= credit_) {
       credit_ -= size;
@@ -184,7 +186,7 @@ class BlockPool {
                        " are left of the " + mebibytes(headroom.limit) + " of " + headroom.of + " (" +
                        mebibytes(keptFree) + " stay free)");
       }
-      // What is kept is available too.
+      // Kept memory is also available.
       shrinkTo(0);
 #ifdef __GLIBC__
       malloc_trim(0);
@@ -192,7 +194,7 @@ class BlockPool {
     }
   }
 
-  // Bytes of blocks in use and kept ones that have pages.
+  // Bytes of blocks in use and of kept blocks with pages.
   size_t resident() const {
     static const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
     std::vector<unsigned char> isThere((64u << 20) / page);
@@ -222,7 +224,7 @@ class BlockPool {
     return most + most / 8 + kSlack - used;
   }
 
-  // Puts a block among the free ones, joined with neighbours of its state.
+  // Adds a block to the free ones, merged with neighbours of the same state.
   void enter(Block* block, State state) {
     const auto join = [&](Block* neighbour) {
       if (neighbour == nullptr || neighbour->state != state) return;
@@ -247,7 +249,7 @@ class BlockPool {
     }
   }
 
-  // Takes a free block from its list; as one in use it is not joined with others.
+  // Removes a free block from its list; while in use it is not merged with others.
   void leave(Block* block) {
     if (block->state == State::kept) {
       block->shelf->kept.erase(block);
@@ -259,7 +261,7 @@ class BlockPool {
     block->state = State::used;
   }
 
-  // Shortens a block that is in no list to `size` and returns the rest of it, in no list either.
+  // Shortens a block that is in no list to `size` and returns the rest, also in no list.
   static Block* cut(Block* block, size_t size) {
     auto* rest = new Block{block->start + size, block->size - size, State::used, block->shelf, block, block->after, {}};
     if (rest->after != nullptr) rest->after->before = rest;
@@ -272,7 +274,7 @@ class BlockPool {
     while (kept_ > kept) {
       Block* oldest = age_.front();
       leave(oldest);
-      // No more than asked for, so that a large block is not lost for a small want.
+      // Not more than requested, so that a large block is not lost to a small request.
       const size_t excess = (kept_ + oldest->size - kept + kHugePage - 1) / kHugePage * kHugePage;
       if (excess < oldest->size) {
         Block* rest = cut(oldest, oldest->size - excess);
@@ -314,7 +316,7 @@ class BlockPool {
 
 #else
 
-// Elsewhere the C library serves all blocks.
+// On other systems the C library serves all blocks.
 class BlockPool {
  public:
   void* take(size_t, size_t*) { return nullptr; }
@@ -331,7 +333,7 @@ BlockPool& pool() {
   return *blocks;
 }
 
-// Bytes of all CPU tensors: of large ones their block's, of small ones what the C library took for them.
+// Bytes of all CPU tensors: for large ones the block size, for small ones the C library's allocation.
 std::atomic<int64_t> allocated{0};
 std::atomic<int64_t> mostAllocated{0};
 
@@ -342,7 +344,7 @@ void count(int64_t bytes) {
   }
 }
 
-// A small tensor's own record, its storage's and its handle: what the C library takes beside its numbers, about.
+// Approximate overhead of a small tensor: its record, its storage's, and its handle.
 constexpr int64_t kRecord = 512;
 constexpr int64_t kSmallPiece = 4 << 20;
 std::atomic<int64_t> smallTaken{0};  // by small blocks, with records
@@ -388,7 +390,7 @@ c10::DataPtr provide(size_t bytes) {
   void* block = nullptr;
   if (bytes < kLarge) {
     admitSmall(static_cast<int64_t>(bytes));
-    // From the C library itself, which knows their size; libtorch's own function takes them from another one on some
+    // From the C library itself, which knows their size; libtorch's own function uses another allocator on some
     // platforms. Null for no bytes.
     if (bytes > 0 && posix_memalign(&block, kAlignment, bytes) != 0) throwNoMemory(bytes);
     if (block != nullptr) countSmall(sizeOfSmall(block), 1);
@@ -433,7 +435,7 @@ napi_value resetPeakMemoryStats(Call& call) {
   return makeUndefined(call.env);
 }
 
-// emptyCache(): all free memory goes back to the system, what the C library keeps included
+// emptyCache(): returns all free memory to the system, including the C library's
 napi_value emptyCache(Call& call) {
   pool().empty();
 #ifdef __GLIBC__
@@ -458,7 +460,7 @@ const Exports exports{
 }  // namespace
 
 void takeOverCpuMemory() {
-  // The allocator belongs to the process: workers that load the addon again find it in place.
+  // The allocator belongs to the process: workers that load the addon again use the existing one.
   static std::once_flag once;
   std::call_once(once, [] {
     static auto* allocator = new CountingAllocator();

@@ -1,4 +1,4 @@
-// Work shared among threads.
+// Distributes work among threads.
 #pragma once
 
 #include <algorithm>
@@ -10,11 +10,11 @@
 
 namespace astra {
 
-// Numbers passed over once, below which a second thread costs more than it saves.
+// Numbers processed once, below which a second thread costs more than it saves.
 constexpr int64_t kGrain = 1 << 14;
 
-// Threads take pieces of [0, total) as they come: one that was held up keeps nobody waiting for its share. A piece should
-// be worth a thread's start.
+// Threads take pieces of [0, total) dynamically: a delayed thread does not make the others wait. A piece should justify
+// starting a thread.
 template <typename Work>
 void inPieces(int64_t total, int64_t piece, const Work& work) {
   std::atomic<int64_t> next{0};
@@ -26,7 +26,8 @@ void inPieces(int64_t total, int64_t piece, const Work& work) {
   });
 }
 
-// The same of several things that lie end to end, `counts` of each: `part` is told of which, and what of it.
+// The same for several concatenated sequences with `counts` items each: `part` receives the sequence and the range
+// within it.
 template <typename Part>
 void inPiecesOf(const std::vector<int64_t>& counts, int64_t piece, const Part& part) {
   int64_t total = 0;

@@ -1,4 +1,4 @@
-// What nearly every file includes, compiled once: libtorch's headers take longer than most files' own code.
+// Headers that nearly every file includes, compiled once: libtorch's headers take longer than most files' own code.
 #include <algorithm>
 #include <cmath>
 #include <cstring>

@@ -1,4 +1,4 @@
-// A second wish to stop ends the process at once, also while a computation keeps JavaScript from hearing of the first.
+// A second signal ends the process immediately, even while a computation blocks JavaScript from handling the first.
 #include <signal.h>
 #include <time.h>
 #include <unistd.h>
@@ -10,7 +10,7 @@ namespace astra {
 namespace {
 
 constexpr int kSignals[] = {SIGINT, SIGTERM};
-// npm passes on what the terminal has sent to its child already: within this time, two are one.
+// npm forwards signals that the terminal has already sent to its child: within this time, two count as one.
 constexpr int64_t kSameWish = 150'000'000;  // nanoseconds
 constexpr char kMessage[] = "\nStopped at once.\n";
 
@@ -25,7 +25,7 @@ int64_t nanoseconds() {
   return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
-// Only what may be called in the midst of anything.
+// Only async-signal-safe functions.
 void onSignal(int signal) {
   if (asked == 0) {
     asked = 1;
@@ -40,7 +40,8 @@ void onSignal(int signal) {
   }
 }
 
-// endOnSecondSignal(active): JavaScript's own handlers of these signals must be there before, and until it is ended.
+// endOnSecondSignal(active): JavaScript's own handlers of these signals must be installed before, and stay until it is
+// ended.
 napi_value endOnSecondSignal(Call& call) {
   const bool wanted = call.boolean(0, "active");
   if (wanted == active) return makeUndefined(call.env);

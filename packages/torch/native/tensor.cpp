@@ -1,4 +1,4 @@
-// Tensor handles: description, data in and out, release, and what is alive.
+// Tensor handles: description, data in and out, release, and counts of live tensors.
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
@@ -18,9 +18,9 @@ constexpr int64_t kGreatestCount = int64_t{1} << 53;  // elements of a tensor: i
 
 constexpr int64_t kReportEvery = 4 << 20;  // V8 is told in steps of 4 MiB: its heuristics need no more
 
-// What V8 is told is the height that this environment's tensors have reached, not each wave of them: it collects
-// garbage after every 64 MiB that it is told of, and scopes free tensors without it. Above that height it is told of
-// more, so that tensors that nobody freed are collected; once three quarters are gone the height is taken anew.
+// V8 is told the peak memory of this environment's tensors, not every fluctuation: it collects garbage after every 64
+// MiB reported, and scopes free tensors without it. Growth above the peak is reported, so that tensors that were never
+// disposed are collected; once memory falls by three quarters, the peak is reset.
 void reportMemory(Engine& engine, napi_env env, int64_t bytes) {
   engine.tensorBytes += bytes;
   int64_t change = 0;
@@ -36,8 +36,8 @@ void checkStrided(const at::Tensor& tensor, const char* what) {
   if (tensor.layout() != c10::kStrided) throw Refusal(std::string(what) + " must be a dense tensor");
 }
 
-// The bytes of a Uint8Array; refuses anything else. To be read last: any JavaScript that runs afterwards, a getter of
-// another argument, may detach the array and free its memory.
+// The bytes of a Uint8Array; refuses anything else. Must be read last: JavaScript that runs afterwards, such as a
+// getter of another argument, may detach the array and free its memory.
 struct View {
   void* data = nullptr;
   size_t bytes = 0;
@@ -107,7 +107,7 @@ napi_value describe(Call& call) {
   return makeArray(call.env, facts);
 }
 
-// item(tensor) → number; a BigInt where an int64 is not a safe integer
+// item(tensor) → number; a BigInt if an int64 is not a safe integer
 napi_value item(Call& call) {
   const at::Tensor tensor = call.tensor(0, "tensor");
   if (tensor.numel() != 1) {
@@ -124,7 +124,7 @@ napi_value release(Call& call) {
   return makeUndefined(call.env);
 }
 
-// releaseAll([handles]): the end of a scope in one crossing
+// releaseAll([handles]): the end of a scope in one call
 napi_value releaseAll(Call& call) {
   for (const napi_value item : readArray(call.env, call.argument(0, "handles"), "handles")) {
     double handle = 0;
@@ -152,7 +152,7 @@ napi_value sharesStorage(Call& call) {
   return makeBoolean(call.env, a.has_storage() && b.has_storage() && a.storage().is_alias_of(b.storage()));
 }
 
-// isDense(tensor): whether its numbers fill one stretch of memory, in whatever order of its dimensions
+// isDense(tensor): whether its numbers fill one contiguous block of memory, in any order of its dimensions
 napi_value isDense(Call& call) {
   return makeBoolean(call.env, call.tensor(0, "tensor").is_non_overlapping_and_dense());
 }
@@ -169,7 +169,7 @@ c10::ScalarType readScalarTypeCode(int64_t code, const std::string& name) {
 
 napi_value wrapTensor(Engine& engine, napi_env env, at::Tensor tensor) {
   if (!tensor.defined()) return makeNull(env);
-  // A broadcast view can claim any size: kernels that multiply such sizes must never see them overflow.
+  // A broadcast view can have any size: kernels that multiply sizes must never see them overflow.
   int64_t count = 1;
   for (const int64_t size : tensor.sizes()) {
     if (size > 0 && count > kGreatestCount / size) {

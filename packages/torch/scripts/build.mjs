@@ -43,7 +43,7 @@ function recordedLibtorch() {
   }
 }
 
-/** Where a libtorch keeps its headers and libraries. */
+/** Folders of a libtorch's headers and libraries. */
 function layoutOf(prefix) {
   const isSystem = prefix === "/usr" || prefix === "/usr/local" || prefix === "/";
   const libraryFolders = [join(prefix, "lib"), join(prefix, "lib64")];
@@ -63,7 +63,7 @@ function layoutOf(prefix) {
     );
   }
   const includeFolders = [include, join(include, "torch", "csrc", "api", "include")]
-    // The compiler searches /usr/include by itself; naming it would put it before the C++ library's own headers.
+    // The compiler searches /usr/include by itself; naming it would put it before the C++ library's headers.
     .filter((folder) => existsSync(folder) && !(isSystem && folder === "/usr/include"));
   return { prefix, libraryFolder, includeFolders };
 }
@@ -84,7 +84,7 @@ function versionOf(layout) {
   return "unknown";
 }
 
-/** Whether libtorch was compiled with the newer std::string: seen in the mangled name of one of its functions. */
+/** Whether libtorch was compiled with the newer std::string, detected by the mangled name of one of its functions. */
 function usesNewStrings(layout) {
   const file = openSync(join(layout.libraryFolder, "libc10.so"), "r");
   try {
@@ -97,14 +97,14 @@ function usesNewStrings(layout) {
   }
 }
 
-/** Node-API's headers: the npm package, or those that came with this Node. */
+/** Node-API's headers: from the npm package, or from this Node's installation. */
 function nodeHeaders() {
   const require = createRequire(import.meta.url);
   const candidates = [];
   try {
     candidates.push(join(dirname(require.resolve("node-api-headers/package.json")), "include"));
   } catch {
-    // Not installed: the next candidate may do.
+    // Not installed: try the next candidate.
   }
   candidates.push(resolve(dirname(process.execPath), "..", "include", "node"));
   const found = candidates.find((folder) => existsSync(join(folder, "node_api.h")));
@@ -165,18 +165,18 @@ function run(command, parameters) {
   });
 }
 
-/** Files, the one that takes longest last. */
+/** Files, sorted by compile time, longest last. */
 const LONGEST = ["fused-attention.cpp", "function.cpp", "dispatch.cpp", "decode-attention.cpp"];
 /** Fewer files compile sooner without the precompiled header. */
 const FEWEST_WITH_HEADER = 4;
 
 /**
- * Compiles native/precompiled.h into a folder. Returns the parameters that make a compilation read it: none where the
+ * Compiles native/precompiled.h into a folder. Returns the arguments that make a compilation use it: none if the
  * compiler is not GCC, whose way of precompiling headers this is.
  */
 async function precompileHeader(compiler, parameters, folder) {
   if (!(await run(compiler, ["--version"])).includes("Free Software Foundation")) return [];
-  // Where GCC does not take the precompiled one, it reads this.
+  // If GCC does not use the precompiled one, it reads this.
   const header = join(folder, "precompiled.h");
   writeFileSync(header, `#include ${JSON.stringify(join(sourceFolders[0], "precompiled.h"))}\n`);
   await run(compiler, [...parameters, "-x", "c++-header", header, "-o", `${header}.gch`]);
@@ -184,7 +184,7 @@ async function precompileHeader(compiler, parameters, folder) {
 }
 
 /**
- * Builds the addon where it is out of date.
+ * Builds the addon if it is out of date.
  * Returns the stamp: { libtorch, version, libraryFolder, fingerprint, rebuilt }.
  */
 export async function build({
@@ -223,7 +223,7 @@ export async function build({
     "-Wall",
     "-Wextra",
     "-Wno-unused-parameter",
-    // Functions that return a vector register are all inlined: no two compilers have to agree on how.
+    // Functions that return a vector register are all inlined: so calling conventions do not matter.
     "-Wno-psabi",
     `-D_GLIBCXX_USE_CXX11_ABI=${usesNewStrings(layout) ? 1 : 0}`,
     "-DNAPI_VERSION=8",
@@ -240,7 +240,7 @@ export async function build({
       const stamp = JSON.parse(readFileSync(stampFile, "utf8"));
       if (stamp.fingerprint === print) return { ...stamp, rebuilt: false };
     } catch {
-      // A torn stamp means that a build was interrupted: build again.
+      // An incomplete stamp means that a build was interrupted: build again.
     }
   }
   log(`Building the addon against libtorch ${version} in ${layout.prefix}`);
@@ -248,12 +248,12 @@ export async function build({
   mkdirSync(objects, { recursive: true });
   const sources = files.filter((file) => file.endsWith(".cpp"));
   const started = Date.now();
-  // Each compiler takes up to 1 GB with libtorch's headers.
+  // Each compiler uses up to 1 GB with libtorch's headers.
   const workers = Math.max(1, Math.min(availableParallelism(), Math.floor(freemem() / 1e9), sources.length));
   const objectOf = new Map(
     sources.map((file) => [file, join(objects, objectName(file, [compiler, ...flags], layout, files))]),
   );
-  // The longest first, so that no core waits for it at the end.
+  // The longest first, so that no core is idle at the end.
   const queue = sources
     .filter((file) => force || !existsSync(objectOf.get(file)))
     .sort((one, other) => LONGEST.indexOf(basename(other)) - LONGEST.indexOf(basename(one)));
@@ -283,18 +283,18 @@ export async function build({
     if (![...objectOf.values()].includes(join(objects, stale))) rmSync(join(objects, stale));
   }
   const libraries = ["torch_cpu", "c10", ...(hasCuda ? ["torch_cuda", "c10_cuda"] : [])];
-  // Written beside and renamed, so that a running process never sees half a file.
+  // Written to a temporary file and renamed, so that a running process never sees a partial file.
   await run(compiler, [
     "-shared",
     "-fopenmp",
     "-o",
     `${addonFile}.new`,
     ...objectOf.values(),
-    // The CUDA library registers itself when it is loaded; nothing refers to it by name.
+    // The CUDA library registers itself when it is loaded; no symbol refers to it.
     "-Wl,--no-as-needed",
     ...libraries.map((name) => join(layout.libraryFolder, `lib${name}.so`)),
     `-Wl,-rpath,${layout.libraryFolder}`,
-    // Node unloads a worker's addons when it ends; libtorch still holds the allocator of this one.
+    // Node unloads a worker's addons when it exits; libtorch still holds this addon's allocator.
     ...(process.platform === "linux" ? ["-Wl,-z,nodelete"] : []),
   ]);
   renameSync(`${addonFile}.new`, addonFile);

@@ -1,11 +1,11 @@
-// Which ATen operators get a typed wrapper, and nothing else: the policy is this list.
+// The ATen operators with a typed wrapper; no others have one.
 //
-// Left out on purpose: as_strided, set_, resize_, from_file and the unsafe_* family, which can reach memory that
+// Excluded on purpose: as_strided, set_, resize_, from_file and the unsafe_* family, which can reach memory that
 // a tensor does not own; sparse, quantized and nested constructors; operators that change a tensor's shape in place
 // (shapes are cached in JavaScript); `out=` variants, which may resize.
 //
-// "name" stands for the overload without a name. Where a name has several overloads they are merged into one method,
-// told apart by the arguments; the order is the order of trying, the last one is taken when no other fits.
+// "name" is the overload without a name. If a name has several overloads, they are merged into one method and selected
+// by the arguments; they are tried in this order, and the last one is used if no other matches.
 
 const unary = `
   abs neg exp exp2 expm1 log log2 log10 log1p sqrt rsqrt square reciprocal sign sin cos tan asin acos atan sinh cosh
@@ -221,7 +221,7 @@ export const operatorTable = [
   ["multinomial", ""],
 ];
 
-/** Operators that our own TypeScript calls by index; they get a constant and no wrapper. */
+/** Operators that this package's TypeScript calls by index; they get a constant and no wrapper. */
 export const internalOperators = [
   "aten::empty.memory_format",
   "aten::zeros",

@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 /**
- * Makes the engine of an installed package ready, as `npx astra-rl setup` does: finds or installs libtorch, builds the
- * addon beside it. A clone's own set-up (npm run setup) does the same and more.
+ * Prepares the engine of an installed package, like `npx astra-rl setup`: finds or installs libtorch, and builds the
+ * addon. A clone's own set-up (npm run setup) does the same and more.
  *
  *   node scripts/setup.mjs [--quiet] [--force]
  */
@@ -40,7 +40,7 @@ try {
     error instanceof SetupProblem
       ? `${error.report()}\n`
       : known
-        ? `setup: ${error.path ?? stateFolder}: may not be written (${error.code}); install the package where you may write\n`
+        ? `setup: ${error.path ?? stateFolder}: cannot be written (${error.code}); install the package in a writable folder\n`
         : `setup: internal: ${error.stack}\n`,
   );
   process.exitCode = known ? 2 : 1;

@@ -1,7 +1,7 @@
 /**
  * The processes of one run, as in `torch.distributed`: one group in each process, with Gloo's collectives over TCP.
  *
- * Without `initProcessGroup`, a process is a group of its own: rank 0 of 1, and every collective returns at once. All
+ * Without `initProcessGroup`, a process forms a group by itself: rank 0 of 1, and every collective returns at once. All
  * ranks must call the same collectives in the same order. None blocks the event loop.
  */
 import { createSocket } from "node:dgram";
@@ -50,7 +50,7 @@ interface ProcessGroup {
 const ALONE: ProcessGroup = { rank: 0, worldSize: 1, timeout: 0 };
 let group: ProcessGroup = ALONE;
 
-/** Milliseconds that a failed collective leaves to the watch, which is told of the end of a rank by itself. */
+/** Milliseconds that a failed collective waits for the watch, which detects the exit of a rank itself. */
 const LOST_FIRST = 1500;
 
 /** Tensors travel in groups of about this size, since small ones are copied: large enough for full bandwidth. */
@@ -72,11 +72,11 @@ export async function initProcessGroup(options: ProcessGroupOptions): Promise<vo
       `distributed: ${name} must be between 0 and 10⁷ seconds, got ${describeValue(seconds)}`,
     );
   }
-  if (group !== ALONE) throw new UsageError("distributed: this process has joined a group already");
+  if (group !== ALONE) throw new UsageError("distributed: this process has already joined a group");
   if (!servesRendezvous && addon().information().version.startsWith("1.")) {
     throw new UsageError(
-      `distributed: torchrun's own store does not answer libtorch ${addon().information().version}; set ` +
-        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 for torchrun, so that rank 0 has a store of its own",
+      `distributed: torchrun's own store is incompatible with libtorch ${addon().information().version}; set ` +
+        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 for torchrun, so that rank 0 has its own store",
     );
   }
   const where = `${masterAddress}:${masterPort}`;
@@ -115,7 +115,7 @@ export async function initProcessGroup(options: ProcessGroupOptions): Promise<vo
   await shareProcessors();
 }
 
-/** @throws AstraError for ranks whose libtorch differs, which would not compute the same */
+/** @throws AstraError for ranks with different libtorch versions, which would not compute the same */
 async function checkEngines(): Promise<void> {
   const { version, isa } = addon().information();
   const all = await allGatherObject({ version, isa });
@@ -143,15 +143,15 @@ const ADVICE =
   "check that all ranks were started, that they share address, port and world size, that nothing else uses the port, and " +
   "that all machines have the same version of libtorch";
 
-/** The address of this machine that packets to another one leave from; others reach this process there. */
+/** The local address of packets to another machine; others reach this process there. */
 function addressTowards(address: string, family: number): Promise<string> {
   return new Promise((resolve, reject) => {
     const socket = createSocket(family === 6 ? "udp6" : "udp4");
     socket.once("error", (cause) => {
       socket.close();
-      reject(new AstraError(`distributed: there is no way to ${address}: ${cause.message}`, { cause }));
+      reject(new AstraError(`distributed: ${address} cannot be reached: ${cause.message}`, { cause }));
     });
-    // Sends nothing: any port will do.
+    // Sends nothing: any port works.
     socket.connect(9, address, () => {
       const own = socket.address().address;
       socket.close();
@@ -201,7 +201,7 @@ export async function allGatherObject<T>(value: T): Promise<T[]> {
     bytes = serialize(value);
   } catch (cause) {
     throw new UsageError(
-      `distributed: a value cannot travel between processes: ${(cause as Error).message}; use plain data`,
+      `distributed: a value cannot be sent between processes: ${(cause as Error).message}; use plain data`,
       { cause },
     );
   }
@@ -219,17 +219,17 @@ export async function barrier(): Promise<void> {
   await allGatherObject(null);
 }
 
-/** Leaves the group once all ranks have come here, so that no rank takes the end of another for a failure. */
+/** Leaves the group once all ranks have called it, so that no rank mistakes the exit of another for a failure. */
 export async function destroyProcessGroup(): Promise<void> {
   if (group.worldSize > 1) {
     addon().leaveGroup();
     await barrier();
   }
-  // Not ALONE itself: a process joins one group in its life, as the addon never frees it.
+  // Not ALONE itself: a process joins only one group, as the addon never frees it.
   group = { ...ALONE };
 }
 
-/** Ends the other ranks, as this one ends, too, and has said why. */
+/** Ends the other ranks, since this one exits and has reported why. */
 export function announceFailure(): void {
   if (group.worldSize > 1) addon().announceFailure();
 }
@@ -242,7 +242,7 @@ function settled<T = void>(
     start((error, result) => {
       if (error === null) resolve(result as T);
       else {
-        // Where a rank has ended, `onLost` says which, and ends this process.
+        // If a rank has exited, `onLost` reports which, and ends this process.
         setTimeout(() => {
           reject(
             new AstraError(
@@ -256,7 +256,7 @@ function settled<T = void>(
   });
 }
 
-/** Handles in groups of about BUCKET_BYTES, in order: the layout decides the last bits of a sum. */
+/** Handles in groups of about BUCKET_BYTES, in order: the layout determines the last bits of a sum. */
 function buckets(tensors: readonly Tensor[]): number[][] {
   const all: number[][] = [];
   let space = 0;

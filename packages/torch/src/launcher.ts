@@ -1,5 +1,5 @@
 /**
- * What launchers tell a process about its group: torchrun, PyTorchJob, Slurm's srun, Open MPI and MPICH. Works without
+ * A process's group as described by launchers: torchrun, PyTorchJob, Slurm's srun, Open MPI and MPICH. Works without
  * the addon.
  */
 import { describeValue, UsageError } from "@astra-rl/base";
@@ -18,7 +18,7 @@ const TIMEOUTS = {
 
 /**
  * Options for `initProcessGroup` from the environment; null for a process that no launcher started, or that is alone.
- * RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT win over what a launcher sets by other names.
+ * RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT have precedence over other variables of a launcher.
  *
  * @throws UsageError for variables that contradict each other or are incomplete
  */
@@ -54,7 +54,7 @@ export function launchedOptions(environment: Environment = process.env): Process
       ? whole(environment, "MASTER_PORT", 1)
       : (found.port?.(environment) ?? DEFAULT_PORT),
     servesRendezvous: !usesAgent,
-    // A launcher's rendezvous outlives the processes that it starts again.
+    // A launcher's rendezvous outlives the processes that it restarts.
     attempt: environment["TORCHELASTIC_RESTART_COUNT"] ?? environment["SLURM_RESTART_COUNT"] ?? "",
     ...(Object.fromEntries(seconds) as Partial<ProcessGroupOptions>),
   };
@@ -66,23 +66,23 @@ interface Launcher {
   readonly worldSize: string;
   /** Of the processes on this machine. */
   readonly localSize?: string;
-  /** Where rank 0 is, if MASTER_ADDR and MASTER_PORT do not say. */
+  /** Address of rank 0, if MASTER_ADDR and MASTER_PORT are not set. */
   port?(environment: Environment): number;
   address?(environment: Environment): string;
 }
 
 const LAUNCHERS: readonly Launcher[] = [
   {
-    // torchrun, and whatever sets the same variables.
+    // torchrun, and launchers that set the same variables.
     rank: "RANK",
     worldSize: "WORLD_SIZE",
     localSize: "LOCAL_WORLD_SIZE",
   },
   {
-    // Slurm. Set by srun for its tasks, and not for the batch script, which has a SLURM_PROCID, too.
+    // Slurm. Set by srun for its tasks, and not for the batch script, which also has a SLURM_PROCID.
     rank: "SLURM_PROCID",
     worldSize: "SLURM_STEP_NUM_TASKS",
-    // Two jobs on one node must not meet; ports from here on are below those that systems give away.
+    // Two jobs on one node must not share a port; these ports are below the ephemeral range.
     port: (environment) => 12_000 + (Number(environment["SLURM_JOB_ID"] ?? 0) % 18_000),
     address: (environment) => firstNode(environment["SLURM_STEP_NODELIST"] ?? ""),
   },
@@ -105,7 +105,7 @@ function masterAddress(environment: Environment, launcher: Launcher, isLocal: bo
   if (address !== undefined && address !== "") return address;
   if (isLocal) return "127.0.0.1";
   throw new UsageError(
-    `distributed: ${launcher.rank} says that this is one of several processes, and MASTER_ADDR is not set; set MASTER_ADDR ` +
+    `distributed: ${launcher.rank} indicates one of several processes, but MASTER_ADDR is not set; set MASTER_ADDR ` +
       "to the machine of rank 0, and MASTER_PORT to a free port of it",
   );
 }

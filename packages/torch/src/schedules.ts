@@ -48,7 +48,7 @@ export const scheduleNames: readonly ScheduleName[] = Object.keys(makers) as Sch
 export function createSchedule(name: ScheduleName, options: ScheduleOptions): Schedule {
   if (!Object.hasOwn(makers, name)) {
     throw new UsageError(
-      `schedule: there is none named ${JSON.stringify(name)}; choose one of ${scheduleNames.join(", ")}`,
+      `schedule: unknown name ${JSON.stringify(name)}; available: ${scheduleNames.join(", ")}`,
     );
   }
   return makers[name](options);

@@ -23,17 +23,17 @@ expectNoLeaks();
 
 const bfloat16 = (...shape: number[]) => scope(() => randn(shape).to("bfloat16"));
 const wide = (value: Tensor) => value.to("float64");
-/** What is multiplied: rounded to bfloat16, and from there exact. */
+/** The operands: rounded to bfloat16, exact afterwards. */
 const rounded = (value: Tensor) => wide(value.to("bfloat16"));
 const numbers = (value: Tensor) => value.contiguous().toTypedArray() as Float32Array;
 const in16Bits = { dtype: "bfloat16" } as const;
 
-/** Half the distance of neighbouring bfloat16 numbers around 1, and what sums in another order may add. */
+/** Half the distance of adjacent bfloat16 numbers around 1, plus the effect of another order of sums. */
 const ROUNDING = 2 ** -8 + 1e-4;
-/** What float32 sums of a thousand numbers of size 1 may lose, relative to the largest. */
+/** Rounding error of float32 sums of a thousand numbers of size 1, relative to the largest. */
 const SUMS = 2e-5;
 
-/** A matrix in one of the ways that it may lie in memory: as it is, turned, a part of a larger one, every other column. */
+/** A matrix in one of several memory layouts: contiguous, transposed, a part of a larger one, every other column. */
 const layouts = ["plain", "turned", "part", "apart"] as const;
 type Layout = (typeof layouts)[number];
 function laidOut(layout: Layout, rows: number, columns: number, dtype: DType): Tensor {
@@ -95,7 +95,7 @@ function check(given: Case): void {
     expect(got.shape).toEqual([rows, outputs]);
     expect(got.dtype).toBe(resultDtype);
     if (resultDtype === "float32") return expectClose(numbers(got), numbers(exact), SUMS * Math.sqrt(inner));
-    // A 16-bit residual is added to what was rounded, which may be larger than the sum.
+    // A 16-bit residual is added to the rounded product, which may be larger than the sum.
     const scale = product.abs().maximum(exact.abs()).clampMin(1);
     expectClose(numbers(wide(got).div(scale)), numbers(exact.div(scale)), 2 * ROUNDING);
   });
@@ -107,7 +107,7 @@ describe("autocastLinear", () => {
     expect(engineInformation().isa).toBe(asked);
   });
 
-  it("is the product by hand", () => {
+  it("equals the product computed by hand", () => {
     scope(() => {
       const input = tensor([[1, 2]], in16Bits);
       const weight = tensor(
@@ -120,17 +120,17 @@ describe("autocastLinear", () => {
       const bias = tensor([0.5, 1]);
       expect(autocastLinear(input, weight, bias, in16Bits).toArray()).toEqual([[11.5, -6]]);
       expect(autocastLinear(input, weight, null, in16Bits).toArray()).toEqual([[11, -7]]);
-      // 1 + 2⁻⁹ is no bfloat16 number: it is rounded before it is multiplied.
+      // 1 + 2⁻⁹ is not a bfloat16 number: it is rounded before the product.
       const fine = tensor([[1 + 2 ** -9, 0]]);
       expect(autocastLinear(fine, weight, null, in16Bits).toArray()).toEqual([[3, 5]]);
     });
   });
 
-  it("is linear for any sizes, types and layouts, with and without bias", () => {
+  it("equals linear for any sizes, types and layouts, with and without bias", () => {
     fc.assert(fc.property(anyCase, check), { numRuns: 300 });
   });
 
-  it("is linear where blocks, groups and pieces end: long sums, many rows, many outputs", () => {
+  it("equals linear at the ends of blocks, groups and pieces: long sums, many rows, many outputs", () => {
     const plain = { dtype: "float32", layout: "plain" } as const;
     const turned = { dtype: "bfloat16", layout: "turned" } as const;
     for (const [rows, outputs, inner] of [
@@ -146,7 +146,7 @@ describe("autocastLinear", () => {
     }
   });
 
-  it("keeps leading dimensions, and gives each row what it gives it alone", () => {
+  it("keeps leading dimensions, and gives each row the same result as alone", () => {
     scope(() => {
       const [input, weight, bias] = [bfloat16(6, 13, 1024), bfloat16(70, 1024), bfloat16(70)];
       const together = autocastLinear(input, weight, bias, in16Bits);
@@ -156,10 +156,10 @@ describe("autocastLinear", () => {
         return Array.from(numbers(autocastLinear(one, weight, bias, in16Bits)));
       });
       expectClose(numbers(together), alone.flat(), 2 * ROUNDING);
-      // Of few rows it is the same sum in the same order everywhere.
+      // For few rows it is the same sum in the same order everywhere.
       const few = autocastLinear(input.view([78, 1024]).narrow(0, 0, 64), weight, bias, in16Bits);
       expect(Array.from(numbers(few))).toEqual(alone.slice(0, 64).flat());
-      // On tiles, whatever the number of rows and the weight's type.
+      // On tiles, for any number of rows and any weight type.
       if (engineInformation().isa !== "amx") return;
       expect(Array.from(numbers(together))).toEqual(alone.flat());
       const master = autocastLinear(input, weight.to("float32"), bias.to("float32"), in16Bits);
@@ -167,7 +167,7 @@ describe("autocastLinear", () => {
     });
   });
 
-  it("multiplies few float32 rows as linear does, with gradients to the same bits", () => {
+  it("multiplies few float32 rows like linear, with bitwise equal gradients", () => {
     fc.assert(
       fc.property(anyCase, ({ rows, outputs, inner, input, weight, withBias, withResidual, transposed }) => {
         scope(() => {
@@ -205,22 +205,23 @@ describe("autocastLinear", () => {
     );
   });
 
-  it("gives each of few rows what it gives it alone", () => {
+  it("gives each of few rows the same result as alone", () => {
     const { isa } = engineInformation();
-    // Packed beyond it, on tiles and pairs; numbers that have to be widened are read whatever the number of rows.
+    // Above the limit, operands are packed for tiles and pairs; numbers that have to be converted are read in place for
+    // any number of rows.
     const most = { amx: 192, avx512_bf16: 128 }[isa as string] ?? 300;
     for (const [dtype, transposed, inner, rows] of [
       ["bfloat16", false, 160, most],
       ["float32", false, 150, 128],
       ["float32", true, 150, 128],
-      // More than a second-level cache holds at once.
+      // More than fits in a second-level cache.
       ["bfloat16", false, 3040, most],
       ["float32", false, 3001, 128],
     ] as const) {
       scope(() => {
         const input = randn([rows, inner]).to(dtype);
         const byOutput = randn([75, inner]).to(dtype);
-        const weight = transposed ? byOutput.t() : byOutput; // as GPT-2's projections
+        const weight = transposed ? byOutput.t() : byOutput; // like GPT-2's projections
         const of = (count: number, first = 0) =>
           numbers(
             noGrad(() =>
@@ -262,7 +263,7 @@ describe("autocastLinear", () => {
     }
   });
 
-  it("adds up a bias's gradient column by column, rounding nothing that arrives in float32", () => {
+  it("sums a bias's gradient column by column, without rounding float32 terms", () => {
     scope(() => {
       const whole = (row: number, column: number) => ((7 * row + 3 * column) % 11) - 5;
       const gradientOf = (rows: number, value: (row: number, column: number) => number) =>
@@ -291,8 +292,8 @@ describe("autocastLinear", () => {
     });
   });
 
-  it("keeps float32 sums where they are asked for, for one row and a strided weight as well", () => {
-    // Of other draws one in some hundred passes the bound of what is added one after the other.
+  it("keeps float32 sums if requested, also for one row and for a strided weight", () => {
+    // With other draws, one in several hundred exceeds the bound for sequential sums.
     manualSeed(1);
     for (const rows of [1, 3, 5, 17, 90, 150]) {
       for (const [layout, dtype, transposed] of [
@@ -308,9 +309,10 @@ describe("autocastLinear", () => {
           const got = autocastLinear(input, stored, null, options);
           const exact = linear(wide(input), rounded(transposed ? stored.t() : stored));
           const error = got.to("float64").sub(exact).abs().max().item() as number;
-          // Of numbers around 30; rounding to bfloat16 would cost 0.1. A thousand numbers that are added one after the other are
-          // rounded by 1.1e-6 each (partial sums of 32 to 64), together with a deviation of 3.5e-5: packed for tiles or pairs,
-          // and by a BLAS. Rows that read the weight on vectors have at least eight sums, each of an eighth of the numbers.
+          // Of numbers around 30; rounding to bfloat16 would cost 0.1. Sequential sums of a thousand numbers are
+          // rounded by 1.1e-6 each (partial sums of 32 to 64), with a total deviation of 3.5e-5: packed for tiles or
+          // pairs, and in a BLAS. Vector kernels for few rows have at least eight sums, each of an eighth of the
+          // numbers.
           const { isa } = engineInformation();
           const isFew = rows <= 128 || (isa !== "avx512_bf16" && isa !== "amx");
           const isRead = isFew && layout === "plain" && dtype === "bfloat16" && !transposed;
@@ -321,7 +323,7 @@ describe("autocastLinear", () => {
     }
   });
 
-  it("is the bias where there is nothing to add up", () => {
+  it("equals the bias if the inner size is 0", () => {
     scope(() => {
       const bias = tensor([1, -2]);
       const got = autocastLinear(ones([3, 0]), ones([2, 0]), bias, in16Bits);
@@ -333,7 +335,7 @@ describe("autocastLinear", () => {
     });
   });
 
-  it("passes infinities and what is not a number on to their own rows", () => {
+  it("propagates infinities and NaN to their own rows only", () => {
     for (const count of [4, 100]) {
       scope(() => {
         const rows = Array.from({ length: count }, (_, row) =>
@@ -351,7 +353,7 @@ describe("autocastLinear", () => {
     }
   });
 
-  it("is linear in every other type, with gradients", () => {
+  it("equals linear in every other type, with gradients", () => {
     scope(() => {
       const [input, weight, bias] = [randn([5, 32]), randn([8, 32]), randn([8])];
       const got = autocastLinear(input, weight, bias, { dtype: "float32" });
@@ -404,7 +406,7 @@ describe("autocastLinear", () => {
     );
   });
 
-  it("records nothing where gradients are off, and gives none to what wants none", () => {
+  it("records nothing without gradients, and gives none to operands that require none", () => {
     scope(() => {
       const [input, weight] = [bfloat16(40, 32), bfloat16(8, 32)];
       weight.requiresGrad_();
@@ -415,19 +417,19 @@ describe("autocastLinear", () => {
     });
   });
 
-  it.runIf(mayUseTiles)("reads master weights as they are: no copy in another type or order", () => {
+  it.runIf(mayUseTiles)("reads master weights in place: no copy in another type or order", () => {
     scope(() => {
       const weight = randn([1024, 1024]); // 4 MiB
       const input = bfloat16(64, 1024);
       const before = memoryAllocated();
       resetPeakMemoryStats();
       noGrad(() => scope(() => autocastLinear(input, weight.t(), null, in16Bits)));
-      // Its result, the input once more and what waits for its sums.
+      // The result, a copy of the input, and the partial sums.
       expect(maxMemoryAllocated() - before).toBeLessThan(2 ** 20);
     });
   });
 
-  it("refuses what linear refuses", () => {
+  it("refuses the same arguments as linear", () => {
     scope(() => {
       const refused = (...given: [Tensor, Tensor, Tensor | null]) =>
         expect(() => autocastLinear(...given, in16Bits)).toThrow(TorchError);

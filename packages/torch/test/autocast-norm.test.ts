@@ -21,7 +21,7 @@ const layer = (x: Tensor, weight: Tensor, bias: Tensor, dtype: "bfloat16" | "flo
 const rms = (x: Tensor, weight: Tensor, dtype: "bfloat16" | "float32" | "float64") =>
   autocastRmsNorm(x, weight, { epsilon, dtype });
 
-it.each(["float32", "bfloat16"] as const)("is the norm by hand, with results in %s", (dtype) => {
+it.each(["float32", "bfloat16"] as const)("equals the norm computed by hand, with results in %s", (dtype) => {
   scope(() => {
     // Mean 2 and variance 4 without the epsilon; mean square 8, so (0, 2, …) / √8.
     const x = tensor([[0, 4, 0, 4]]);
@@ -33,7 +33,7 @@ it.each(["float32", "bfloat16"] as const)("is the norm by hand, with results in 
   });
 });
 
-it("has the gradients that differences give", () => {
+it("has the gradients given by finite differences", () => {
   scope(() => {
     const [x, weight, bias] = [randn([3, 5]), randn([5]), randn([5])].map((each) => each.to("float64"));
     checkGradient((...given) => layer(given[0]!, given[1]!, given[2]!, "float64"), [x!, weight!, bias!]);
@@ -44,7 +44,7 @@ it("has the gradients that differences give", () => {
 describe("in one pass", () => {
   const dtypes = fc.constantFrom("float32" as const, "bfloat16" as const);
 
-  it("is the norm in float64, its gradients too, for any shape, scale, offset and types", () => {
+  it("equals the norm in float64, gradients included, for any shape, scale, offset and types", () => {
     fc.assert(
       fc.property(
         fc.record({
@@ -83,14 +83,14 @@ describe("in one pass", () => {
             const wide = exact[0]!.detach();
             const centred = isCentred ? wide.sub(wide.mean([-1], true)) : wide;
             const scales = centred.square().mean([-1], true).add(epsilon).rsqrt();
-            // What float32 loses beside half a unit of bfloat16: rounding its numbers, in units of the row's deviation once the
-            // mean is taken off. Far from 0, or with two numbers that are nearly the same, that is much.
+            // The rounding error of float32 in addition to half a unit of bfloat16, in units of the row's deviation
+            // after the mean is subtracted. Far from 0, or with two nearly equal numbers, it is large.
             const lost = 1e-5 * (1 + (isCentred ? largest(wide.mul(scales)) : 0));
             const compare = (mine: Tensor, theirs: Tensor, scale: number) => {
               const unit = mine.dtype === "bfloat16" ? 2 ** -8 : 0;
               expectClose(numbers(mine), numbers(theirs), unit * largest(theirs) + lost * scale);
             };
-            // Of a single number nothing is left once the mean is taken off, but what is taken off has the weight's size.
+            // A single number becomes 0 when the mean is subtracted, but the rounding error has the weight's size.
             compare(got, expected, Math.max(largest(expected), isCentred ? largest(exact[1]!.detach()) : 0));
 
             const arrived = randn([rows, size]).to(dtype);
@@ -103,7 +103,8 @@ describe("in one pass", () => {
             });
             // A row's gradient is a difference of numbers of this size.
             compare(mine[0]!, theirs[0]!, largest(scales.mul(arrived.to("float64")).mul(exact[1]!.detach())));
-            // Those of the parameters are sums over all rows; the weight's, in units of the deviation, has no weight in it.
+            // Those of the parameters are sums over all rows; the weight's gradient, in units of the deviation, does
+            // not depend on the weight.
             compare(mine[1]!, theirs[1]!, (1 + rows) * Math.max(1, largest(expected)));
             if (isCentred) compare(mine[2]!, theirs[2]!, 1 + rows);
           });
@@ -113,7 +114,7 @@ describe("in one pass", () => {
     );
   });
 
-  it("gives each row the same numbers whatever is beside it, and with any number of threads", () => {
+  it("gives each row the same numbers in any batch and with any number of threads", () => {
     const before = threads();
     scope(() => {
       const x = randn([200, 768]).requiresGrad_();
@@ -138,7 +139,7 @@ describe("in one pass", () => {
     });
   });
 
-  it("gives no gradient to what needs none", () => {
+  it("gives no gradient to operands that require none", () => {
     scope(() => {
       const x = randn([4, 6]).requiresGrad_();
       const [weight, bias] = [randn([6]), randn([6])];
@@ -149,7 +150,7 @@ describe("in one pass", () => {
   });
 });
 
-it("stays with libtorch's own layer norm where results are not in bfloat16", () => {
+it("uses libtorch's own layer norm if results are not in bfloat16", () => {
   scope(() => {
     const [x, weight, bias] = [randn([3, 8]), randn([8]), randn([8])];
     const expected = layerNorm(x, [8], weight, bias, epsilon);
@@ -157,7 +158,7 @@ it("stays with libtorch's own layer norm where results are not in bfloat16", () 
   });
 });
 
-it("says what does not fit", () => {
+it("refuses mismatched arguments by name", () => {
   scope(() => {
     const [x, weight] = [randn([3, 8]), randn([7])];
     expect(() => layer(x, weight, weight, "bfloat16")).toThrow(

@@ -23,7 +23,7 @@ describe("backward", () => {
     });
   });
 
-  it("adds up over calls, into the same object, until the gradient is taken away", () => {
+  it("accumulates over calls, into the same object, until the gradient is removed", () => {
     scope(() => {
       const x = tensor([1, 2], { requiresGrad: true });
       x.mul(3).sum().backward();
@@ -51,7 +51,7 @@ describe("backward", () => {
     });
   });
 
-  it("refuses a second pass unless the graph was kept", () => {
+  it("refuses a second pass unless the graph was retained", () => {
     scope(() => {
       const x = tensor([2], { requiresGrad: true });
       const y = x.square().sum();
@@ -62,7 +62,7 @@ describe("backward", () => {
     });
   });
 
-  it("shows the sparse gradient of a look-up as a dense one, alone, added up, and beside another use", () => {
+  it("returns the sparse gradient of a lookup as a dense one, alone, accumulated, and with another use", () => {
     scope(() => {
       const table = tensor(
         [
@@ -83,7 +83,7 @@ describe("backward", () => {
         alone.map((row) => row.map((value) => factor * value + added));
       expect(grad([look()], [table])[0]?.toArray()).toEqual(alone);
       look().backward();
-      look().backward(); // nobody has asked in between
+      look().backward(); // not read in between
       expect(table.grad?.toArray()).toEqual(times(2));
       const first = table.grad;
       look().add(table.sum()).backward();
@@ -92,7 +92,7 @@ describe("backward", () => {
     });
   });
 
-  it("says when nothing requires a gradient", () => {
+  it("reports when nothing requires a gradient", () => {
     scope(() => {
       expect(() => tensor([1]).sum().backward()).toThrow(
         /outputs\[0\], float32\[\], does not depend on any tensor/u,
@@ -149,7 +149,7 @@ describe("backward", () => {
 });
 
 describe("grad", () => {
-  it("leaves every .grad alone and can be differentiated again", () => {
+  it("leaves every .grad unchanged and can be differentiated again", () => {
     scope(() => {
       const x = tensor([3], { requiresGrad: true });
       const y = x.pow(3).sum();
@@ -161,7 +161,7 @@ describe("grad", () => {
     });
   });
 
-  it("gives null for inputs that do not matter, only when that is allowed", () => {
+  it("gives null for unused inputs, only if allowed", () => {
     scope(() => {
       const x = tensor([3], { requiresGrad: true });
       const z = tensor([4], { requiresGrad: true });

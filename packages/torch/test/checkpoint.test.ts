@@ -14,7 +14,7 @@ let before: number;
 beforeEach(() => (before = liveTensors()));
 afterEach(() => expect(liveTensors()).toBe(before));
 
-/** A chain of layers over float64, and parameters that are shared between some of them. */
+/** A chain of layers in float64, with parameters shared between some of them. */
 function makeChain(layers: number) {
   const generator = new Generator(5);
   const random = (...shape: number[]) =>
@@ -59,7 +59,7 @@ const worst = (a: number[][], b: number[][]) =>
   Math.max(...a.flatMap((row, at) => row.map((value, column) => Math.abs(value - b[at]![column]!))));
 
 describe("checkpoint", () => {
-  it("gives the loss and every gradient of the plain call, time after time", () => {
+  it("gives the loss and every gradient of the plain call, repeatedly", () => {
     const chain = makeChain(5);
     const plain = backward(chain, false);
     for (let time = 0; time < 3; time += 1) {
@@ -70,7 +70,7 @@ describe("checkpoint", () => {
     chain.dispose();
   });
 
-  it("accumulates over several losses as the plain call does", () => {
+  it("accumulates over several losses like the plain call", () => {
     const chain = makeChain(2);
     const sums = [false, true].map((checkpointed) => {
       for (let time = 0; time < 2; time += 1) {
@@ -88,7 +88,7 @@ describe("checkpoint", () => {
     chain.dispose();
   });
 
-  it("serves grad() too, touching nobody's gradient, and a graph that is kept serves twice", () => {
+  it("works with grad() without changing .grad, and twice with a retained graph", () => {
     const chain = makeChain(3);
     const plain = backward(chain, false).gradients;
     scope(() => {
@@ -104,7 +104,7 @@ describe("checkpoint", () => {
     chain.dispose();
   });
 
-  it("is right by finite differences", () => {
+  it("matches finite differences", () => {
     const chain = makeChain(2);
     scope(() =>
       checkGradient(
@@ -120,7 +120,7 @@ describe("checkpoint", () => {
     chain.dispose();
   });
 
-  it("draws the same dropout mask again, and leaves later draws as they would have been", () => {
+  it("draws the same dropout mask again, and does not affect later draws", () => {
     const draws = [false, true].map((checkpointed) => {
       addon().manualSeed(11);
       return scope(() => {
@@ -136,11 +136,11 @@ describe("checkpoint", () => {
       });
     });
     expect(draws[1]).toEqual(draws[0]);
-    // A mask that was neither all nor nothing.
+    // A mask that is neither all ones nor all zeros.
     expect(new Set(draws[0]![1]!.map((value) => value === 0)).size).toBe(2);
   });
 
-  it("is the plain call where nothing is to be differentiated", () => {
+  it("makes the plain call if nothing requires a gradient", () => {
     let runs = 0;
     scope(() => {
       const x = tensor([1, 2]);
@@ -160,7 +160,7 @@ describe("checkpoint", () => {
     });
   });
 
-  it("a step that fails when it is run again fails the backward pass with its own error, and nothing leaks", () => {
+  it("a function that fails when run again fails the backward pass with its own error, without leaks", () => {
     scope(() => {
       const x = tensor([1, 2]).requiresGrad_();
       let runs = 0;
@@ -174,7 +174,7 @@ describe("checkpoint", () => {
         [x],
       );
       expect(() => output.sum().backward()).toThrow(/once too often/);
-      // The engine works on.
+      // The engine still works.
       checkpoint((given) => given.exp(), [x])
         .sum()
         .backward();

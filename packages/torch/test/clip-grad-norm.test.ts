@@ -33,7 +33,7 @@ function parametersWith(
 describe.each([["float64", 1e-12] as const, ["float32", 1e-6] as const])(
   "clipGradNorm_ in %s",
   (dtype, tolerance) => {
-    it.each(golden.clipping[dtype])("clips norm $norm to $maxNorm as PyTorch does", (c) => {
+    it.each(golden.clipping[dtype])("clips norm $norm to $maxNorm like PyTorch", (c) => {
       scope(() => {
         const parameters = parametersWith(c.gradients, dtype);
         expectClose([clipGradNorm_(parameters, c.maxNorm)], [c.norm], tolerance);
@@ -46,7 +46,7 @@ describe.each([["float64", 1e-12] as const, ["float32", 1e-6] as const])(
 );
 
 describe("clipGradNorm_", () => {
-  it("takes all gradients as one vector: 3 and 4 in two parameters have norm 5", () => {
+  it("treats all gradients as one vector: 3 and 4 in two parameters have norm 5", () => {
     scope(() => {
       const parameters = parametersWith([[3], null, [4]], "float64");
       expect(clipGradNorm_(parameters, 1)).toBeCloseTo(5, 12);
@@ -63,7 +63,7 @@ describe("clipGradNorm_", () => {
     });
   });
 
-  it("keeps its accuracy over a long vector: 3 million times 0.1", () => {
+  it("stays accurate over a long vector: 3 million times 0.1", () => {
     scope(() => {
       const [parameter] = [tensor(new Float32Array(3_000_000), { requiresGrad: true })];
       parameter!.grad = tensor(new Float32Array(3_000_000).fill(0.1));
@@ -75,7 +75,7 @@ describe("clipGradNorm_", () => {
     [Number.NaN, Number.NaN],
     [Infinity, Infinity],
     [-Infinity, Infinity],
-  ])("returns a norm that is not finite and leaves the gradients alone (%d)", (bad, norm) => {
+  ])("returns a non-finite norm and leaves the gradients unchanged (%d)", (bad, norm) => {
     scope(() => {
       const parameters = parametersWith([[1, bad], [2]], "float32");
       expect(clipGradNorm_(parameters, 0.5)).toBe(norm);

@@ -2,7 +2,7 @@ import { spawnSync } from "node:child_process";
 import { mkdirSync, readFileSync, rmdirSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 
-/** A control group of our own below the one that this process is in: processes run in it get so much memory at most. */
+/** A control group below that of this process: processes run in it are limited to this memory. */
 export interface ControlGroup {
   /** Runs a program inside; its output, and the signal that ended it, if one did. */
   run(
@@ -14,7 +14,7 @@ export interface ControlGroup {
   remove(): void;
 }
 
-/** @returns the group, or the reason why none can be made here: that takes root and a writable cgroup file system */
+/** @returns the group, or the reason why none can be created: this needs root and a writable cgroup file system */
 export function makeControlGroup(bytes: number): ControlGroup | string {
   const place = writableParent();
   if (typeof place === "string") return place;
@@ -29,12 +29,12 @@ export function makeControlGroup(bytes: number): ControlGroup | string {
     writeFileSync(join(folder, place.limitFile), String(bytes));
     if (Number(readFileSync(join(folder, place.limitFile), "utf8")) !== bytes)
       throw new Error("the limit was not taken");
-    // Else what is too much is swapped rather than refused. Not every kernel counts swap.
+    // Otherwise excess memory is swapped rather than refused. Not every kernel counts swap.
     for (const file of ["memory.swap.max", "memory.swappiness"]) {
       try {
         writeFileSync(join(folder, file), "0");
       } catch {
-        // Not there.
+        // Does not exist.
       }
     }
   } catch (error) {
@@ -74,13 +74,13 @@ function writableParent(): { parent: string; limitFile: string } | string {
   const version2 = /^0::(.*)$/mu.exec(groups)?.[1];
   const mount2 = mounts.find(([, , type]) => type === "cgroup2");
   if (version2 === undefined || mount2 === undefined) return "no control groups are mounted";
-  // A group's own processes and limits for those below it exclude each other: beside ours, or further up.
+  // A group cannot have both processes and limits for its children: next to ours, or further up.
   for (let folder = join(mount2[1]!, version2); folder.startsWith(mount2[1]!); folder = dirname(folder)) {
     try {
       const controllers = readFileSync(join(folder, "cgroup.subtree_control"), "utf8").trim().split(" ");
       if (controllers.includes("memory")) return { parent: folder, limitFile: "memory.max" };
     } catch {
-      // Not ours to read: further up.
+      // Not readable: further up.
     }
   }
   return "no control group above this process hands its memory limit on (cgroup.subtree_control)";

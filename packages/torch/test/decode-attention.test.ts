@@ -21,10 +21,10 @@ const whole = (rows: number, columns: number) =>
 const wide = (value: Tensor) => value.to("float64");
 const numbers = (value: Tensor) => value.toTypedArray() as Float32Array;
 
-/** Half the distance of neighbouring numbers around 1, and what sums in another order may add. */
+/** Half the distance of adjacent numbers around 1, plus the effect of another order of sums. */
 const roundingOf = (dtype: DType) => (dtype === "bfloat16" ? 2 ** -8 + 1e-4 : 2e-5);
 
-/** softmax(q kᵀ · scale) v over each row's range of columns in float64, head by head as it is defined. */
+/** softmax(q kᵀ · scale) v over each row's range of columns in float64, head by head according to the definition. */
 function attentionByDefinition(
   query: Tensor,
   key: Tensor,
@@ -61,7 +61,7 @@ function attentionByDefinition(
 }
 
 describe("decodeAttention", () => {
-  it("is attention by hand: two keys, one of them twice as likely", () => {
+  it("equals attention computed by hand: two keys, one of them twice as likely", () => {
     scope(() => {
       const query = tensor([1, 0], { dtype: "bfloat16" }).view([1, 1, 1, 2]);
       const key = tensor([0, 5, Math.log(2), 5], { dtype: "bfloat16" }).view([1, 1, 2, 2]);
@@ -74,7 +74,7 @@ describe("decodeAttention", () => {
     });
   });
 
-  it("is its definition for any shape, heads that share keys, and every row with a range of its own", () => {
+  it("matches its definition for any shape, grouped heads, and separate ranges per row", () => {
     fc.assert(
       fc.property(
         fc.constantFrom<DType>("bfloat16", "float32"),
@@ -90,7 +90,7 @@ describe("decodeAttention", () => {
               const from = first % columns;
               return [(row + at) % rows, from, from + 1 + (second % (columns - from))] as const;
             });
-            // What lies outside the ranges must not count: numbers that would spoil every sum.
+            // Columns outside the ranges must not count: they have numbers that would invalidate every sum.
             const [key, value] = [0, 1].map(() => {
               const kept = random(dtype, rows, groups, columns, size);
               const buffer = kept.mul(NaN);
@@ -100,7 +100,7 @@ describe("decodeAttention", () => {
               }
               return buffer;
             }) as [Tensor, Tensor];
-            // The query comes out of a fused projection.
+            // The query is from a fused projection.
             const query = random(dtype, draws.length, 1, 2, groups * shared, size)
               .select(2, 1)
               .transpose(1, 2);
@@ -116,7 +116,7 @@ describe("decodeAttention", () => {
     );
   });
 
-  it("stays finite where scores are huge", () => {
+  it("stays finite for huge scores", () => {
     scope(() => {
       const [query, key] = [bfloat16(1, 1, 1, 8), bfloat16(1, 1, 3, 8)];
       const value = tensor([Array(8).fill(1), Array(8).fill(50), Array(8).fill(3)].flat() as number[], {
@@ -127,7 +127,7 @@ describe("decodeAttention", () => {
     });
   });
 
-  it("says so where it does not apply", () => {
+  it("returns null where it does not apply", () => {
     scope(() => {
       const [query, key, ranges] = [bfloat16(2, 4, 1, 8), bfloat16(2, 4, 5, 8), whole(2, 5)];
       expect(decodeAttention(query, key, key, ranges, 1)).not.toBeNull();
@@ -189,7 +189,7 @@ describe("decodeAttention", () => {
     }),
   })).node;
 
-  it("gives the same numbers, bit for bit, when told which columns rows share", () => {
+  it("gives bitwise the same numbers with shared columns", () => {
     fc.assert(
       fc.property(
         fc.array(family, { minLength: 1, maxLength: 3 }),
@@ -220,7 +220,7 @@ describe("decodeAttention", () => {
           for (const each of families) walk(each, 0, []);
           const rows = leaves.length;
           const columns = 3 + Math.max(...leaves.map((path) => path.at(-1)![1]));
-          // Where the rows lie is nobody's business: row `slots[i]` is leaf i.
+          // The order of rows is arbitrary: row `slots[i]` is leaf i.
           const slots = Array.from({ length: rows }, (_, at) => at);
           const shuffled = fc.sample(fc.shuffledSubarray(slots, { minLength: rows }), {
             numRuns: 1,
@@ -242,7 +242,7 @@ describe("decodeAttention", () => {
                 }
               }
             });
-            // Every row ends behind what it shares, and may look back only so far.
+            // Every row ends after its shared columns, and may have a limited window.
             const ranges: [row: number, from: number, to: number][] = [];
             leaves.forEach((path, leaf) => {
               const end = path.at(-1)![0] + 1 + (leaf % 3);
@@ -269,7 +269,7 @@ describe("decodeAttention", () => {
     );
   });
 
-  it("refuses pieces that do not tell every column of every row once", () => {
+  it("refuses pieces that do not cover every column of every row exactly once", () => {
     scope(() => {
       const [query, key] = [bfloat16(3, 2, 1, 8), bfloat16(3, 2, 9, 8)];
       const attempt = (order: number[], pieces: number[][]) =>
@@ -351,7 +351,7 @@ describe("copyColumns", () => {
     }
   };
 
-  it("copies the columns that runs name, of any type and layout, and nothing else", () => {
+  it("copies exactly the columns of the runs, of any type and layout", () => {
     fc.assert(
       fc.property(
         fc.constantFrom<[DType, DType]>(
@@ -405,7 +405,7 @@ describe("copyColumns", () => {
     });
   });
 
-  it("off the CPU, takes the same places from indices, made once for tensors of the same shapes", () => {
+  it("on other devices, copies the same columns by indices, made once for tensors of the same shapes", () => {
     scope(() => {
       const runs = new ColumnRuns([[1, 1, 0, 2, 2]]);
       const [to, from] = [zeros([2, 2, 3, 1]), zeros([1, 2, 4, 1])];

@@ -35,7 +35,7 @@ const product = (x: Tensor, y: Tensor | null) =>
   });
 
 describe("differentiable", () => {
-  it("has the derivative that it gives, inside a larger graph", () => {
+  it("uses the given derivative inside a larger graph", () => {
     scope(() => {
       const x = tensor([0.5, -1.5, 2], { dtype: "float64" });
       checkGradient((input) => cube(input!.sin()).mul(2), [x]);
@@ -54,7 +54,7 @@ describe("differentiable", () => {
     });
   });
 
-  it("takes absent inputs and inputs without gradients", () => {
+  it("accepts absent inputs and inputs without gradients", () => {
     scope(() => {
       const x = tensor([4], { requiresGrad: true });
       product(x, null).backward();
@@ -66,7 +66,7 @@ describe("differentiable", () => {
     });
   });
 
-  it("makes no graph where none is wanted", () => {
+  it("makes no graph if no input requires a gradient", () => {
     scope(() => {
       const x = tensor([1], { requiresGrad: true });
       expect(noGrad(() => cube(x)).requiresGrad).toBe(false);
@@ -75,8 +75,8 @@ describe("differentiable", () => {
     });
   });
 
-  it("may run a backward pass of its own in its backward pass", () => {
-    // The gradient of cos, computed again from the input as gradient checkpointing does.
+  it("may run another backward pass in its backward pass", () => {
+    // The gradient of cos, recomputed from the input as in gradient checkpointing.
     const again = (x: Tensor) =>
       differentiable({
         name: "again",
@@ -98,7 +98,7 @@ describe("differentiable", () => {
     });
   });
 
-  it("can be used twice where the graph is kept, and says so where it is not", () => {
+  it("can be used twice if the graph is retained, and refuses otherwise", () => {
     scope(() => {
       const x = tensor([2], { requiresGrad: true });
       const y = cube(x);
@@ -134,7 +134,7 @@ describe("differentiable", () => {
       });
       expect(() => y.sum().backward()).toThrow(message);
       expect(() => y.sum().backward()).toThrow(Error);
-      // The engine is not disturbed by what went wrong.
+      // The engine still works after the error.
       cube(x).sum().backward();
       expect(x.grad!.toArray()).toEqual([3, 12]);
       x.grad = null;

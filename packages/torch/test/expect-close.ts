@@ -6,7 +6,7 @@ export const numbers = (value: Tensor) => Array.from(value.to("float64").toTyped
 
 /**
  * Compares two equally long lists element by element: |got − expected| ≤ tolerance × max(1, |expected|).
- * Reports the worst element, which a plain list comparison would bury.
+ * Reports the worst element, which a plain list comparison would not show.
  */
 export function expectClose(
   got: ArrayLike<number | bigint>,

@@ -31,7 +31,7 @@ function expectSame(actual: Numbers, expected: Numbers): void {
   if (!isSame) expect([...actual]).toEqual([...expected]);
 }
 
-/** softmax(q kᵀ · scale + bias) v of plain operators, in the type of its arguments. */
+/** softmax(q kᵀ · scale + bias) v with plain operators, in the type of its arguments. */
 function plainly(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | null, scale: number): Tensor {
   const [batch, heads, queries, size] = query.shape as [number, number, number, number];
   const [, groups, columns] = key.shape as [number, number, number];
@@ -45,7 +45,7 @@ function plainly(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | null,
     .reshape([batch, queries, heads * size]);
 }
 
-/** The result and the gradients of query, key and value for what arrives at the result. */
+/** The result, and the gradients of query, key and value for a gradient of the result. */
 function results(
   attend: typeof plainly,
   inputs: readonly [Tensor, Tensor, Tensor],
@@ -63,7 +63,7 @@ const fused: typeof plainly = (query, key, value, bias, scale) =>
   fusedAttention(query, key, value, bias === null ? [] : [bias], scale)!;
 
 const FORBIDDEN = -1e30;
-/** The bfloat16 number next to −1e29 that forbids nothing by rule, but leaves no weight. */
+/** The bfloat16 number next to −1e29: not masking by definition, but giving no weight. */
 const ALMOST = -0.995e29;
 
 interface Case {
@@ -84,14 +84,14 @@ describe.each(types)("fusedAttention of %s", (dtype) => {
   const isWide = dtype === "float32";
   const other = isWide ? "float64" : "float32";
   const [unit, lost] = isWide ? [2 ** -18, 2 ** -16] : [2 ** -7, 2 ** -8];
-  /** A size of heads, and one beyond the greatest. */
+  /** A head size, and one beyond the maximum. */
   const [least, beyond] = isWide ? [16, 272] : [8, 257];
   const given = (...shape: number[]) => scope(() => randn(shape).to(dtype));
 
   /**
-   * Weights, their gradients and the results are rounded to bfloat16 once, by half of 2⁻⁸ of themselves; a mean that the
-   * rounded output gives adds some of its own. In everything of size 1. In float32 there is what sums of as many numbers as
-   * there are queries or columns lose.
+   * Weights, their gradients and the results are rounded to bfloat16 once, by half of 2⁻⁸ relative; the mean computed
+   * from the rounded output adds some more. All numbers are of size 1. In float32: the rounding error of sums of as
+   * many numbers as there are queries or columns.
    */
   function expectNear(got: Tensor, expected: Tensor, what: string): void {
     expect(got.shape, what).toEqual(expected.shape);
@@ -121,7 +121,7 @@ describe.each(types)("fusedAttention of %s", (dtype) => {
       given(batch * groups, shared * queries, columns),
   } satisfies Record<string, (shape: Case) => Tensor | null>;
 
-  /** In each row from very few to nearly all columns are allowed, never none, in runs that leave blocks out. */
+  /** In each row from very few to nearly all columns are allowed, never none, in runs that mask whole blocks. */
   function mask(lines: number, rows: number, columns: number): Tensor {
     const runs = Math.ceil(columns / 24);
     const chosen = rand([lines, rows, runs])
@@ -151,7 +151,7 @@ describe.each(types)("fusedAttention of %s", (dtype) => {
     })
     .map(({ cached, ...rest }) => ({ ...rest, columns: rest.queries + cached }));
 
-  /** As models have them: contiguous, out of a projection [B, T, 3·H·E], or the filled part of a cache. */
+  /** Layouts as in models: contiguous, from a projection [B, T, 3·H·E], or the filled part of a cache. */
   function inputsOf({
     batch,
     groups,
@@ -199,7 +199,7 @@ describe.each(types)("fusedAttention of %s", (dtype) => {
     });
   }
 
-  it("is attention by hand: two keys, one of them twice as likely", () => {
+  it("equals attention computed by hand: two keys, one of them twice as likely", () => {
     scope(() => {
       // Two numbers of each head, and zeros.
       const rows = (...values: number[]) =>
@@ -214,17 +214,17 @@ describe.each(types)("fusedAttention of %s", (dtype) => {
     });
   });
 
-  it("has the values and gradients of float64 for any shape, layout and bias, and heads that share keys", () => {
+  it("has the values and gradients of float64 for any shape, layout and bias, and grouped heads", () => {
     fc.assert(fc.property(anyCase, check), { numRuns: 250, seed: 7 });
   });
 
-  it("has them where the backward pass sums over queries in several turns", () => {
+  it("has them if the backward pass sums over queries in several rounds", () => {
     const shape = { batch: 1, groups: 1, size: 64, layout: "one projection", seed: 1 };
     check({ ...shape, shared: 2, queries: 700, columns: 900, bias: "causal" });
     check({ ...shape, shared: 1, queries: 1100, columns: 1100, bias: "one for all" });
   });
 
-  it("keeps texts that lie end to end apart: bit for bit what each gives alone", () => {
+  it("keeps packed texts separate: bitwise the same as each alone", () => {
     fc.assert(
       fc.property(
         fc.array(length, { minLength: 2, maxLength: 5 }),
@@ -272,7 +272,7 @@ describe.each(types)("fusedAttention of %s", (dtype) => {
     );
   });
 
-  it("gives the same bits on one thread and two, and each row of a batch what it gives alone", () => {
+  it("gives the same bits on one and two threads, and each row of a batch the same as alone", () => {
     fc.assert(
       fc.property(anyCase, (shape) => {
         scope(() => {
@@ -304,7 +304,7 @@ describe.each(types)("fusedAttention of %s", (dtype) => {
     );
   });
 
-  it("leaves out what is forbidden without a trace: whole blocks, their columns and what they hold", () => {
+  it("ignores masked blocks and columns entirely, including their values", () => {
     scope(() => {
       const [queries, columns] = [70, 160];
       const shape = {
@@ -323,7 +323,7 @@ describe.each(types)("fusedAttention of %s", (dtype) => {
       const own = mask(2, 2 * queries, columns - 64);
       const hidden = (bias: number) => cat([full([2, 2 * queries, 64], bias, { dtype }), own], 2);
       const skipped = results(fused, inputs, hidden(FORBIDDEN), 0.2, arriving).map(numbers);
-      // Above the threshold nothing is left out, and the weights are 0 all the same.
+      // Above the threshold nothing is skipped, but the weights are still 0.
       const seen = results(fused, inputs, hidden(ALMOST), 0.2, arriving).map(numbers);
       expect(seen).toEqual(skipped);
       const without = inputs.map((each, at) => (at === 0 ? each : each.narrow(2, 64, columns - 64)));
@@ -333,14 +333,14 @@ describe.each(types)("fusedAttention of %s", (dtype) => {
         const padded = cat([zeros([1, 2, 64, 64], { dtype }), each], 2);
         expect(numbers(padded)).toEqual(skipped[at + 2]);
       });
-      // What a skipped column holds is never looked at.
+      // The contents of a skipped column are never read.
       const garbage = inputs.map((each) => each.clone()) as typeof inputs;
       for (const each of garbage.slice(1)) each.narrow(2, 3, 40).copy_(full([1, 2, 40, 64], NaN));
       expect(numbers(fused(...garbage, hidden(FORBIDDEN), 0.2))).toEqual(skipped[0]);
     });
   });
 
-  it("gives 0, and gradients of 0, to queries that may attend to nothing", () => {
+  it("gives 0, with gradients of 0, for queries that may attend to nothing", () => {
     scope(() => {
       const shape = {
         batch: 2,
@@ -374,12 +374,12 @@ describe.each(types)("fusedAttention of %s", (dtype) => {
     });
   });
 
-  it("is libtorch's softmax where a whole row has the same large bias, its gradients too", () => {
+  it("equals libtorch's softmax if a whole row has the same large bias, gradients included", () => {
     scope(() => {
       const shape = { batch: 1, groups: 1, shared: 2, queries: 40, columns: 70, size: 16, seed: 3 };
       const inputs = inputsOf({ ...shape, bias: "", layout: "contiguous" });
       const arriving = given(1, 40, 32);
-      // Beside ±1e8 and more float32 has no room for scores of size 1: all columns are alike.
+      // With biases of ±1e8 and more, float32 cannot represent scores of size 1: all columns are equal.
       for (const bias of [-1e4, -1e8, -1e20, ALMOST, 1e8, 1e20]) {
         const own = full([1, 80, 70], bias, { dtype });
         const got = results(fused, inputs, own, 0.25, arriving);
@@ -392,7 +392,7 @@ describe.each(types)("fusedAttention of %s", (dtype) => {
     });
   });
 
-  it("stays finite where scores are huge, and passes what is not a number on to its own row", () => {
+  it("stays finite for huge scores, and propagates NaN to its own row only", () => {
     scope(() => {
       const query = given(1, 1, 3, 32);
       const key = given(1, 1, 40, 32);
@@ -411,7 +411,7 @@ describe.each(types)("fusedAttention of %s", (dtype) => {
     });
   });
 
-  it("keeps no weights for the backward pass, and makes none at once", () => {
+  it("keeps no weights for the backward pass, and never stores all of them", () => {
     scope(() => {
       const [heads, tokens, size] = [12, 1024, 64]; // all weights: 24 MiB in bfloat16
       const inputs = [0, 1, 2].map(() => given(1, heads, tokens, size).requiresGrad_()) as [
@@ -431,12 +431,12 @@ describe.each(types)("fusedAttention of %s", (dtype) => {
     });
   });
 
-  it("gives no gradient to what wants none, records nothing where gradients are off", () => {
+  it("gives no gradient to operands that require none, and records nothing without gradients", () => {
     scope(() => {
       const [query, key, value] = [0, 1, 2].map(() => given(1, 2, 20, least)) as [Tensor, Tensor, Tensor];
       value.requiresGrad_();
       expect(noGrad(() => fused(query, key, value, null, 1)).requiresGrad).toBe(false);
-      // What arrives may be one number for all, without memory of its own.
+      // The gradient may be one expanded number.
       fused(query, key, value, null, 1).sum().backward();
       expect([query.grad, key.grad]).toEqual([null, null]);
       const expected = results(
@@ -450,7 +450,7 @@ describe.each(types)("fusedAttention of %s", (dtype) => {
     });
   });
 
-  it("says so where it does not apply", () => {
+  it("returns null where it does not apply", () => {
     scope(() => {
       const [query, key] = [given(2, 4, 3, least), given(2, 4, 5, least)];
       const attempt = (q: Tensor, k: Tensor, v: Tensor, own: Tensor[] = [], scale = 1) =>
@@ -487,12 +487,12 @@ describe.each(types)("fusedAttention of %s", (dtype) => {
       for (const each of elsewhere) expect(attempt(...each)).toBeNull();
       expect(attempt(query, query, query, [given(1, 1, 2), given(8, 1, 1)])).not.toBeNull();
       expect(() => attempt(query, key, 3 as unknown as Tensor)).toThrow(
-        "fusedAttention: a Tensor is wanted, got 3",
+        "fusedAttention: expected a Tensor, got 3",
       );
     });
   });
 
-  it("refuses gradients that do not belong to it, whatever they are", () => {
+  it("refuses any gradients that do not match its output", () => {
     scope(() => {
       const query = given(1, 2, 3, least);
       const [output, measures] = [given(1, 3, 2 * least), zeros([2, 1, 2, 3])];
@@ -516,7 +516,7 @@ describe.each(types)("fusedAttention of %s", (dtype) => {
     });
   });
 
-  it("crashes on no tensors at all: each call returns or refuses", () => {
+  it("never crashes: each call with random tensors returns or refuses", () => {
     const side = fc.constantFrom(0, 1, 2, 3, 8, 33);
     const headSize = isWide ? fc.oneof(side, fc.constantFrom(16, 48), fc.constantFrom(16, 48)) : side;
     const change = fc.record({
@@ -538,7 +538,7 @@ describe.each(types)("fusedAttention of %s", (dtype) => {
         (batch, queries, size, groups, wrong) => {
           scope(() => {
             const heads = 2;
-            // Query, key, value, output, measures of rows, gradient and bias, as they belong together.
+            // Matching query, key, value, output, measures of rows, gradient and bias.
             const shapes = [
               [batch, heads, queries, size],
               [batch, groups, queries + 2, size],

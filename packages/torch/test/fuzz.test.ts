@@ -13,8 +13,8 @@ import { Tensor } from "../src/tensor.js";
 import { camelCase, decode, goldenCases, invoke } from "./golden-cases.js";
 import { expectNoLeaks } from "./live-tensors.js";
 
-// Whatever is passed, a call returns or throws an AstraError. A crash ends this very process and so fails the file;
-// TORCH_FUZZ_LOG=file then holds the call that did it in its last line, TORCH_FUZZ_SEED repeats the run.
+// With any arguments, a call returns or throws an AstraError. A crash ends this process and fails the file; the last
+// line of TORCH_FUZZ_LOG=file then is the call that caused it, TORCH_FUZZ_SEED repeats the run.
 const MUTATIONS = 10_000;
 const seed = Number(process.env["TORCH_FUZZ_SEED"] ?? 20);
 const logPath = process.env["TORCH_FUZZ_LOG"];
@@ -22,7 +22,7 @@ const log = logPath === undefined ? null : openSync(logPath, "w");
 
 expectNoLeaks();
 beforeAll(() => {
-  // Sizes that memory can hold are no crash, only slow.
+  // Sizes that fit in memory cause no crash, but are slow.
   setAllocationLimit(1 << 24);
 });
 afterAll(() => {
@@ -32,7 +32,7 @@ afterAll(() => {
 
 const cases = goldenCases();
 
-/** Values that do not belong where they are put. Built anew for every call, since calls write into tensors. */
+/** Values of wrong kinds. Created for every call, since calls write into tensors. */
 const strangers: (() => unknown)[] = [
   ...[undefined, null, NaN, Infinity, -Infinity, -1, 0, 1, 2, 3, 7, 0.5, -0, 1e308, 5e-324].map(
     (v) => () => v,
@@ -164,7 +164,7 @@ const optionNames =
   "dtype generator alpha value roundingMode approximate dim keepdim reduction includeSelf".split(" ");
 
 function apply(values: unknown[], options: Record<string, unknown>, change: Mutation): void {
-  // The tensor that the method is called on stays one now and then only: without it there is no method.
+  // The tensor on which the method is called is mostly kept: without it there is no method.
   const count = Math.max(1, values.length);
   switch (change.kind) {
     case "replace":
@@ -207,7 +207,7 @@ function expectRefusal(error: unknown, what: string): void {
 }
 
 describe("hostile arguments", () => {
-  it(`${MUTATIONS} random mutations of operator calls crash nothing`, () => {
+  it(`${MUTATIONS} random mutations of operator calls cause no crash`, () => {
     let calls = 0;
     let refused = 0;
     const onTensors = new Set(Object.getOwnPropertyNames(Object.getPrototypeOf(Tensor.prototype)));
@@ -244,14 +244,14 @@ describe("hostile arguments", () => {
       { numRuns: MUTATIONS, seed, endOnFailure: true },
     );
     expect(calls).toBe(MUTATIONS);
-    // Both sides of the rule were exercised: most mutations are refused, many are harmless.
+    // Both outcomes were exercised: most mutations are refused, many are harmless.
     expect(refused).toBeGreaterThan(MUTATIONS / 4);
     expect(refused).toBeLessThan(MUTATIONS);
   }, 120_000);
 
-  it("2,000 raw calls of the addon with arbitrary values crash nothing", () => {
+  it("2,000 raw calls of the addon with arbitrary values cause no crash", () => {
     const native = addon() as unknown as Record<string, (...values: unknown[]) => unknown>;
-    // Those that change the process itself are left out.
+    // Functions that change the process itself are excluded.
     const names = Object.keys(native).filter(
       (name) =>
         ![
@@ -283,7 +283,7 @@ describe("hostile arguments", () => {
             const given = name === "call" ? [operator, false, ...values] : values;
             calls += 1;
             try {
-              // A handle that comes back has no object that would free it.
+              // A returned handle has no object that would free it.
               for (const result of [native[name]?.(...given)].flat()) {
                 if (typeof result === "number") addon().release(result);
               }
@@ -299,7 +299,7 @@ describe("hostile arguments", () => {
     expect(calls).toBe(2000);
   }, 60_000);
 
-  it("refuses what memory cannot hold, whatever way it is asked for", () => {
+  it("refuses tensors larger than memory from every operator", () => {
     scope(() => {
       expect(() => zeros([2 ** 40])).toThrow(/^aten::zeros: needs \d+ bytes at once/u);
       expect(() => zeros([2 ** 31, 2 ** 31, 2 ** 31])).toThrow(/^aten::zeros: /u);

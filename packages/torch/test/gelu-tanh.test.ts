@@ -34,11 +34,11 @@ it.each([
   });
 });
 
-it("has the gradient that differences give", () => {
+it("has the gradient given by finite differences", () => {
   scope(() => checkGradient((x) => geluTanh(x!), [randn([3, 4]).to("float64")]));
 });
 
-it("is right to half a unit of bfloat16 over its whole range, not a number where the input is none", () => {
+it("is accurate to half a unit of bfloat16 over its whole range, and NaN for NaN", () => {
   scope(() => {
     // Every exponent from 2⁻²⁰ to 2¹⁰, both signs, and the ends.
     const inputs = [0, 30_000, -30_000, NaN];
@@ -47,7 +47,7 @@ it("is right to half a unit of bfloat16 over its whole range, not a number where
     }
     const x = tensor(inputs, { dtype: "bfloat16" });
     const got = geluTanh(x).toTypedArray() as Float32Array;
-    // x σ(u), which x/2 (1 + tanh(u/2)) loses to cancellation far below 0.
+    // x σ(u): x/2 (1 + tanh(u/2)) would lose precision to cancellation far below 0.
     const exact = Array.from(x.toTypedArray() as Float32Array, (each) => {
       const u = 2 * Math.sqrt(2 / Math.PI) * (each + 0.044715 * each ** 3);
       return each / (1 + Math.exp(-u));
@@ -64,7 +64,7 @@ it("is right to half a unit of bfloat16 over its whole range, not a number where
   });
 });
 
-it("refuses integers and booleans, as libtorch's operator does", () => {
+it("refuses integers and booleans like libtorch's operator", () => {
   scope(() => {
     for (const dtype of ["int64", "int32", "int16", "int8", "uint8", "bool"] as DType[]) {
       const x = tensor([1, 0, 1], { dtype });

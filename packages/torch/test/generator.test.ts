@@ -17,7 +17,7 @@ describe("Generator", () => {
     });
   });
 
-  it("gives the same stream for the same seed, 0 and bigints included, and another for another", () => {
+  it("gives the same stream for the same seed, 0 and bigints included, and different ones for different seeds", () => {
     const draw = (seed: number | bigint) => {
       using generator = new Generator(seed);
       return scope(() => JSON.stringify(randn([20], { generator }).toArray()));
@@ -28,7 +28,7 @@ describe("Generator", () => {
     expect(new Set([draw(0), draw(1), draw(2n ** 63n)]).size).toBe(3);
   });
 
-  it("continues from a saved state, and does not disturb other generators", () => {
+  it("continues from a saved state, and does not affect other generators", () => {
     scope(() => {
       using a = new Generator(3);
       rand([5], { generator: a });

@@ -31,7 +31,7 @@ export function isEncodedTensor(value: unknown): value is EncodedTensor {
   return typeof value === "object" && value !== null && "tensor" in value;
 }
 
-/** "nan", "inf" and "-inf" stand for what JSON cannot hold. */
+/** "nan", "inf" and "-inf" represent values that JSON cannot. */
 export function numberOf(value: number | string): number {
   if (typeof value === "number") return value;
   return value === "nan" ? NaN : value === "inf" ? Infinity : -Infinity;
@@ -49,7 +49,7 @@ export function decode(value: unknown, device: Device = "cpu"): unknown {
   return value;
 }
 
-/** Calls a wrapper by PyTorch's name: a method where the first argument is a tensor that has one. */
+/** Calls a wrapper by PyTorch's name: a method if the first argument is a tensor that has it. */
 export function invoke(name: string, values: unknown[], options?: Record<string, unknown>): unknown {
   const key = camelCase(name);
   const trailing = options === undefined ? [] : [options];
@@ -64,7 +64,7 @@ export function invoke(name: string, values: unknown[], options?: Record<string,
 /** Relative and absolute difference allowed for a dtype; 0 for all others. */
 export type Tolerance = Partial<Record<DType, number>>;
 
-/** How a result differs from PyTorch's; null where it does not. */
+/** How a result differs from PyTorch's; null if it does not. */
 export function disagreement(
   actual: unknown,
   expected: unknown,
@@ -97,7 +97,7 @@ export function disagreement(
   return null;
 }
 
-/** What a case's call returns, with tensors on a device. In a `scope`; generators among the arguments are disposed. */
+/** The result of a case's call, with tensors on a device. In a `scope`; generators among the arguments are disposed. */
 export function resultOf(
   { name, arguments: given, options }: GoldenCase,
   device: Device = "cpu",

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { fuzzFindings, nothing } from "./fuzz-findings.js";
 
-// What runs our own loops, which differ between instruction sets.
+// Fuzzers of the package's own loops, which differ between instruction sets.
 describe("fuzzers", () => {
   it.each([
     ["kernels", 1500],

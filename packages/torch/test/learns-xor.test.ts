@@ -8,7 +8,7 @@ import { liveTensors, noGrad, scope } from "../src/scope.js";
 import { rand, tensor } from "../src/factories.js";
 import { type Tensor } from "../src/tensor.js";
 
-/** [2 → 16 → 1], initial values as PyTorch's Linear draws them: from U(−1/√inputs, 1/√inputs). */
+/** [2 → 16 → 1], initial values as in PyTorch's Linear: from U(−1/√inputs, 1/√inputs). */
 function twoLayers(generator: Generator): Map<string, Tensor> {
   const drawn = (shape: number[], inputs: number) =>
     rand(shape, { generator }).mul_(2).sub_(1).div_(Math.sqrt(inputs)).requiresGrad_(true);
@@ -37,7 +37,7 @@ describe("a network of two layers learns XOR with", () => {
     ["rmsprop", { learningRate: 0.01 }],
     ["adagrad", { learningRate: 0.1 }],
   ];
-  it.each(cases)("%s %o, from three seeds, without a tensor left over", (name, options) => {
+  it.each(cases)("%s %o, from three seeds, without leaking tensors", (name, options) => {
     const before = liveTensors();
     for (const seed of [0, 1, 2]) {
       scope(() => {

@@ -22,7 +22,7 @@ afterAll(() => {
   for (const folder of folders) rmSync(folder, { recursive: true });
 });
 
-/** A root of files as a system would show them. */
+/** A root folder with simulated system files. */
 function systemOf(files: Record<string, string>): string {
   const root = mkdtempSync(join(tmpdir(), "astra-system-"));
   folders.push(root);
@@ -66,19 +66,19 @@ const limitsOf = (files: Record<string, string>) => {
 const NONE1 = "9223372036854771712";
 const used = (mebibytes: number) => String(mebibytes * MIB);
 
-describe("what the system lets a process use", () => {
-  it("is the machine's memory where there are no control groups", () => {
+describe("memory available to a process", () => {
+  it("is the machine's memory without control groups", () => {
     expect(limitsOf({})).toEqual({ left: 6144, limit: 8192, of: "this machine", processors: 0 });
   });
 
-  it("is this machine's own, here", () => {
+  it("equals this machine's memory here", () => {
     const { available, limit } = availableMemory()!;
     expect(limit).toBeGreaterThan(100 * MIB);
     expect(available).toBeGreaterThan(10 * MIB);
     expect(available).toBeLessThanOrEqual(limit);
   });
 
-  it("is what a group of version 2 leaves, pages of files counted as free unless they wait to be written", () => {
+  it("is what a version 2 group leaves, counting clean file pages as free", () => {
     const files = version2("/a", {
       "/a/memory.max": used(3072),
       "/a/memory.high": "max",
@@ -95,7 +95,7 @@ describe("what the system lets a process use", () => {
     });
   });
 
-  it("is the least of all groups above, and of the limit from which on a group is held up", () => {
+  it("is the minimum over all ancestor groups and their throttling limits", () => {
     const group = (path: string, max: string, high: string, current: number) => ({
       [`${path}/memory.max`]: max,
       [`${path}/memory.high`]: high,
@@ -114,17 +114,17 @@ describe("what the system lets a process use", () => {
     });
   });
 
-  it("is the machine's where it has less than the groups allow", () => {
+  it("is the machine's if it has less than the groups allow", () => {
     const files = version2("/a", { "/a/memory.max": used(7000), "/a/memory.current": used(100) });
     expect(limitsOf(files)).toMatchObject({ left: 6144, of: "this machine" });
   });
 
   it.each([
-    ["named as the machine outside names it, with the mount showing that part", "/docker/7", "/docker/7", ""],
+    ["with the host's name, and a mount that exposes this part", "/docker/7", "/docker/7", ""],
     ["below that part", "/docker/7/own", "/docker/7", "/own"],
-    ["of which only the inside is shown", "/docker/7", "/", ""],
-    ["that the name space hides", "/../7", "/", ""],
-  ])("is read from the folder of a group of version 1 %s", (_, group, shown, folder) => {
+    ["of which the mount exposes only the inside", "/docker/7", "/", ""],
+    ["hidden by the namespace", "/../7", "/", ""],
+  ])("is read from the folder of a version 1 group %s", (_, group, shown, folder) => {
     const files = version1("memory", group, shown, {
       [`${folder}/memory.limit_in_bytes`]: used(512),
       [`${folder}/memory.usage_in_bytes`]: used(300),
@@ -133,7 +133,7 @@ describe("what the system lets a process use", () => {
     expect(limitsOf(files)).toMatchObject({ left: 512 - 210, limit: 512 });
   });
 
-  it("is the machine's where a group of version 1 has no limit", () => {
+  it("is the machine's if a version 1 group has no limit", () => {
     const files = version1("memory", "/a", "/", {
       "/a/memory.limit_in_bytes": NONE1,
       "/a/memory.usage_in_bytes": used(300),
@@ -141,7 +141,7 @@ describe("what the system lets a process use", () => {
     expect(limitsOf(files)).toMatchObject({ left: 6144, of: "this machine" });
   });
 
-  it("survives nonsense", () => {
+  it("tolerates malformed files", () => {
     for (const text of [
       "",
       "::::",
@@ -178,12 +178,12 @@ describe("what the system lets a process use", () => {
       version1("cpu", "/a", "/", { "/a/cpu.cfs_quota_us": "-1", "/a/cpu.cfs_period_us": "100000" }),
       0,
     ],
-  ])("is the least share of processors of all groups: %s", (_, files, share) => {
+  ])("is the minimum share of processors of all groups: %s", (_, files, share) => {
     expect(limitsOf(files).processors).toBe(share);
   });
 });
 
-/** What prints how many tensors of so many bytes there could be, and the error that ended it. */
+/** Code that prints how many tensors of a size could be created, and the error at the end. */
 const fill = (make: string) => `
   const torch = await import(${JSON.stringify(source)});
   const kept = [];
@@ -192,7 +192,7 @@ const fill = (make: string) => `
   } catch (error) {
     console.log(JSON.stringify([kept.length, error.name, error.message]));
   }
-  // Something that was refused leaves the engine as it was.
+  // A refused request leaves the engine unchanged.
   for (const each of kept) each.dispose();
   console.log(torch.liveTensors(), torch.ones([1 << 20]).sum().item());`;
 const inNode = (code: string) => ["--import", "tsx", "--input-type=module", "-e", code];
@@ -202,7 +202,7 @@ const parse = (output: string) => {
   return { made, name, message, after: second };
 };
 
-describe("memory that is not there", () => {
+describe("missing memory", () => {
   const inSystem = (root: string, make: string) => {
     const { stdout, stderr, status } = spawnSync(process.execPath, inNode(fill(make)), {
       encoding: "utf8",
@@ -213,7 +213,7 @@ describe("memory that is not there", () => {
   };
   const group = version2("/a", { "/a/memory.max": used(1024), "/a/memory.current": used(24) });
 
-  it("is refused in one piece, with what is needed, what is left and whose limit it is", () => {
+  it("is refused in one allocation, with the needed and available amounts and the source of the limit", () => {
     const { made, name, message, after } = inSystem(systemOf(group), "torch.zeros([2 ** 30])");
     expect([made, name, after]).toEqual([0, "OutOfMemoryError", "0 1048576"]);
     expect(message).toMatch(
@@ -221,14 +221,14 @@ describe("memory that is not there", () => {
     );
   });
 
-  it("is refused when many tensors were promised it and nothing is written to them yet", () => {
-    // The files of this system never change: whatever is counted here is what the allocator knows itself.
+  it("is refused when many tensors have reserved it without writing yet", () => {
+    // The simulated files never change: the result depends only on what the allocator itself counts.
     const { made, name } = inSystem(systemOf(group), "torch.empty([15 * 2 ** 20])");
     expect(name).toBe("OutOfMemoryError");
     expect(made).toBe(Math.floor((1000 - 64) / 60));
   });
 
-  it("is refused to the smallest tensor where there is none at all", () => {
+  it("is refused to the smallest tensor if none is left", () => {
     const full = version2("/a", { "/a/memory.max": used(1024), "/a/memory.current": used(1000) });
     const root = systemOf(full);
     const code = `
@@ -274,7 +274,7 @@ describe("in a real control group", () => {
       const { made, name: error, message, after } = parse(output);
       expect([error, after]).toEqual(["OutOfMemoryError", "0 1048576"]);
       expect(message).toMatch(/of the 768 MiB of the control group /u);
-      // Most of what Node itself leaves can be used.
+      // Most of the memory that Node itself leaves can be used.
       if (mebibytes <= 60) expect(made * mebibytes).toBeGreaterThan(400);
     },
     180_000,
@@ -282,7 +282,7 @@ describe("in a real control group", () => {
 });
 
 describe("the limit of one tensor", () => {
-  it("holds for every way to make one, down to none at all, until it is lifted", () => {
+  it("applies to every way to create one, down to 0, until it is lifted", () => {
     try {
       setAllocationLimit(1000);
       expect(zeros([250]).dispose()).toBeUndefined();

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, expect } from "vitest";
 
 import { liveTensors } from "../src/scope.js";
 
-/** Every test of the file must leave as many live tensors as it found. */
+/** Every test of the file must leave the number of live tensors unchanged. */
 export function expectNoLeaks(): void {
   let before = 0;
   beforeEach(() => {

@@ -10,7 +10,7 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(folder, { recursive: true }));
 
-it("makes what is missing, and leaves what is there", () => {
+it("creates missing folders, and keeps existing ones", () => {
   const path = join(folder, "a", "b", "c");
   makeFolder(path);
   expect(statSync(path).isDirectory()).toBe(true);
@@ -19,7 +19,7 @@ it("makes what is missing, and leaves what is there", () => {
   expect(existsSync(join(path, "kept"))).toBe(true);
 });
 
-it("names the folder that cannot be made, and ends where a file system takes none", () => {
+it("names the folder that cannot be created, and returns on file systems that allow none", () => {
   writeFileSync(join(folder, "file"), "");
   for (const [path, named] of [
     [join(folder, "file", "below"), join(folder, "file", "below")],

@@ -16,21 +16,23 @@ expectNoLeaks();
 
 const KIB = 2 ** 10;
 const MIB = 2 ** 20;
-/** From here on a tensor has a block of its own, of whole pieces of 64 KiB; smaller ones are the C library's. */
+/**
+ * From this size on a tensor has a separate block, in multiples of 64 KiB; smaller ones are allocated by the C library.
+ */
 const LARGE = 256 * KIB;
 const PIECE = 64 * KIB;
 const MOST_LIVE = 200 * MIB;
-/** What the operators that write and read the values take for a moment. */
+/** Temporary memory of the operators that write and read the values. */
 const PASSING = MIB;
 
-/** What a tensor of so many bytes may count for: [least, most]. */
+/** Bytes that a tensor of a size may be counted as: [minimum, maximum]. */
 function countedFor(bytes: number): [number, number] {
   if (bytes >= LARGE) return [bytes, Math.ceil(bytes / PIECE) * PIECE];
-  // The C library takes whole pages for the larger of the small ones.
+  // The C library uses whole pages for the larger of the small ones.
   return bytes === 0 ? [0, 0] : [bytes, bytes < 32 * KIB ? 1.25 * bytes + 256 : bytes + 64 * KIB];
 }
 
-/** A tensor that holds one number everywhere, and knows which. */
+/** A tensor filled with one known number. */
 class Filled {
   readonly tensor: Tensor;
   readonly value: number;
@@ -66,7 +68,7 @@ type Action =
   | { kind: "empty" }
   | { kind: "reset" };
 
-/** Sizes of every class, and those beside the borders between them. */
+/** Sizes of every class, and those next to the boundaries between them. */
 const size = fc.oneof(
   { weight: 1, arbitrary: fc.integer({ min: 0, max: 300 }) },
   { weight: 1, arbitrary: fc.integer({ min: 301, max: LARGE - 1 }) },
@@ -91,7 +93,7 @@ const action: fc.Arbitrary<Action> = fc.oneof(
 );
 
 describe("CPU memory", () => {
-  it("keeps tensors apart and counts them, whatever is made, disposed and given back in whatever order", () => {
+  it("keeps tensors separate and counts them, for any order of creating, disposing and returning memory", () => {
     fc.assert(
       fc.property(fc.array(action, { maxLength: 80 }), (actions) => {
         const live: { filled: Filled; counted: number }[] = [];
@@ -145,7 +147,7 @@ describe("CPU memory", () => {
           while (live.length > 0) dispose(serial);
           expect(memoryAllocated()).toBe(atStart);
         } finally {
-          // Where an expectation failed, the next run must not pay for it.
+          // A failed expectation must not affect the next run.
           for (const { filled } of live) filled.dispose();
         }
       }),
@@ -153,7 +155,7 @@ describe("CPU memory", () => {
     );
   });
 
-  it("does not grow the process with waves of one height, whatever their sizes", () => {
+  it("does not grow the process under repeated allocations of the same total, in any sizes", () => {
     const resident = () => process.memoryUsage.rss();
     const wave = (bytes: number) => {
       const filled = Array.from({ length: Math.floor((96 * MIB) / bytes) }, (_, serial) =>
@@ -170,7 +172,7 @@ describe("CPU memory", () => {
     for (let round = 0; round < 3; round += 1) {
       for (const bytes of [300 * KIB, 3 * MIB, 700 * KIB, 32 * MIB, 1.5 * MIB, 11 * MIB]) wave(bytes);
     }
-    // The slack that kept blocks may take (96 MiB and a thirty-second), and what else a process does.
+    // The slack of kept blocks (96 MiB plus a thirty-second), and other memory of the process.
     expect((resident() - before) / MIB).toBeLessThan(96 + 96 / 32 + 40);
     emptyCache();
   });
@@ -192,7 +194,7 @@ describe("CPU memory", () => {
     const unusual = step(40);
     expect(unusual - usual, "what it needed is kept").toBeGreaterThan(600);
     expect(step(4) - usual, "for the step after it, too").toBeGreaterThan(600);
-    // But for the slack.
+    // Except for the slack.
     expect(step(4) - usual).toBeLessThan(96 + 80 / 32 + 40);
     emptyCache();
   });
@@ -206,7 +208,7 @@ describe("CPU memory", () => {
     emptyCache();
     const filled = Array.from({ length: count }, (_, serial) => new Filled(bytes, serial + 1).fill());
     const atHeight = resident();
-    // Every second one: what is freed lies between what is in use.
+    // Every second one, so that freed blocks are between used ones.
     filled.forEach((each, at) => {
       if (at % 2 === 1) each.dispose();
     });

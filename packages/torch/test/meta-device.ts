@@ -4,7 +4,7 @@ import { addon, type NativeAddon } from "../src/native.js";
 import { operatorNames } from "../src/operator-names.generated.js";
 import { testAddon } from "./test-addon.js";
 
-/** What takes tensors wherever they are, or none. All else are operators, or kernels of the CPU's own. */
+/** Functions that accept tensors on any device, or none. All others are operators, or CPU kernels. */
 const PLACELESS: ReadonlySet<string> = new Set<keyof NativeAddon>([
   "describe",
   "release",
@@ -25,16 +25,16 @@ const PLACELESS: ReadonlySet<string> = new Set<keyof NativeAddon>([
   "generatorState",
   "setGeneratorState",
   "readFile",
-  // These look themselves where tensors lie, and leave what is not on the CPU to libtorch, or to their caller.
+  // These check the device themselves, and leave tensors outside the CPU to libtorch, or to their caller.
   "fusedAttention",
   "copyColumns",
   "decodeAttention",
 ]);
 
 /**
- * From here on, for the rest of the process, operators run on libtorch's "meta" device, whose tensors have shapes, types and a
- * device but no numbers. As on a GPU, a tensor of the CPU beside such tensors is an error, unless it is one number, and so is a
- * kernel of the CPU's own.
+ * From now on, for the rest of the process, operators run on libtorch's "meta" device, whose tensors have shapes, types
+ * and a device but no numbers. As on a GPU, combining CPU tensors with such tensors is an error, except for single
+ * numbers, and so is a CPU kernel.
  *
  * @returns the device
  */
@@ -46,7 +46,7 @@ export function metaDevice(): Device {
     native[name] = (...values) => {
       const { onMeta, elsewhere } = places(name === "call" ? values.slice(2) : values);
       if (onMeta && name !== "call") throw new TorchError(`${name}: takes tensors of the CPU only`);
-      // Copies go from anywhere to anywhere.
+      // Copies are allowed between all devices.
       if (onMeta && elsewhere && !/^aten::(to|_to_copy|copy_)/u.test(operatorNames[Number(values[0])]!)) {
         throw new TorchError(
           `${operatorNames[Number(values[0])]}: a tensor of the CPU beside tensors on meta`,
@@ -62,7 +62,7 @@ export function metaDevice(): Device {
 function places(values: readonly unknown[]): { onMeta: boolean; elsewhere: boolean } {
   const found = { onMeta: false, elsewhere: false };
   for (const value of values.flat()) {
-    // Numbers that stand for tensors are larger than any other that operators are given.
+    // Handles are larger than any other number passed to operators.
     if (typeof value !== "number" || !Number.isInteger(value) || value < 2 ** 32) continue;
     const [, device, ...sizes] = addon().describe(value);
     if (device === "meta") found.onMeta = true;

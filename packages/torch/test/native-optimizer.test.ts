@@ -5,7 +5,7 @@ import { scope } from "../src/scope.js";
 import { tensor } from "../src/factories.js";
 import { type Tensor } from "../src/tensor.js";
 
-// What the optimizers never send: the native loops walk raw memory, so each of these must be refused, not run.
+// Arguments that the optimizers never pass: the native loops read raw memory, so each of these must be refused.
 describe("the native optimizer loop refuses", () => {
   const row = (values: number[], dtype: "float32" | "float64" = "float32") => tensor(values, { dtype });
   const handles = (...tensors: Tensor[]) => tensors.map(({ handle }) => handle);
@@ -66,7 +66,7 @@ describe("the native optimizer loop refuses", () => {
       },
       "gradients[0] must not be null",
     ],
-    ["a handle that was never given out", () => step([[1e15], [1e15], [1e15], [1e15]], [1]), "fusedAdam"],
+    ["a handle that was never issued", () => step([[1e15], [1e15], [1e15], [1e15]], [1]), "fusedAdam"],
     [
       "step 0",
       () => {
@@ -107,7 +107,7 @@ describe("the native optimizer loop refuses", () => {
     });
   });
 
-  it("but takes empty lists and empty tensors", () => {
+  it("but accepts empty lists and empty tensors", () => {
     scope(() => {
       expect(step([[], [], [], []], [])).not.toThrow();
       expect(addon().gradientNorm([])).toBe(0);

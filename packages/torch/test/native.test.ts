@@ -13,7 +13,7 @@ import { ISAS, type Isa } from "../src/native.js";
 const packageFolder = fileURLToPath(new URL("..", import.meta.url));
 const source = join(packageFolder, "src", "index.ts");
 
-/** Runs a module of TypeScript in a process of its own, with the sources of this package as `torch`. */
+/** Runs a TypeScript module in a separate process, with the sources of this package as `torch`. */
 function run(
   code: string,
   environment: Record<string, string | undefined> = {},
@@ -33,7 +33,7 @@ function run(
 }
 
 describe("loading", () => {
-  it("names the set-up command when the addon is not built, and only when something is asked of it", () => {
+  it("names the set-up command if the addon is not built, at first use only", () => {
     const folder = mkdtempSync(join(tmpdir(), "astra-unbuilt-"));
     const { output, status } = run(
       `console.log("imported"); try { torch.ones([1]); } catch (error) { console.log(error.name, error.message); }`,
@@ -47,13 +47,13 @@ describe("loading", () => {
     expect(status).toBe(0);
   });
 
-  it("leaves the user's thread count and OpenBLAS core type alone", () => {
+  it("keeps the user's thread count and OpenBLAS core type", () => {
     const code = `torch.ones([1]); console.log(torch.threads(), torch.engineInformation().coreType);`;
     const { output } = run(code, { OMP_NUM_THREADS: "1", OPENBLAS_CORETYPE: "Haswell" });
     expect(output).toMatch(/^1 (?:Haswell|null)/u);
   });
 
-  it("works in several threads at once, each with tensors of its own", () => {
+  it("works in several threads at once, each with its own tensors", () => {
     const worker = `
       import { parentPort } from "node:worker_threads";
       import { register } from "tsx/esm/api";
@@ -90,7 +90,7 @@ describe("ASTRA_ISA", () => {
     expect([status, output]).toEqual([0, expect.stringMatching(/^\{/u)]);
     return JSON.parse(output) as { isa: string; bf16: boolean; coreType: string | null; aten: string };
   };
-  // As a machine has them where nobody has set anything.
+  // Without any settings by a user.
   const unset = { ATEN_CPU_CAPABILITY: undefined, OPENBLAS_CORETYPE: undefined };
   const ATEN: Record<Isa, RegExp> = {
     baseline: /^(?:NO AVX|DEFAULT)$/iu,
@@ -107,7 +107,7 @@ describe("ASTRA_ISA", () => {
     amx: "Cooperlake",
   };
 
-  it.runIf(process.arch === "x64").each(lower)("keeps the engine and its libraries within %s", (isa) => {
+  it.runIf(process.arch === "x64").each(lower)("limits the engine and its libraries to %s", (isa) => {
     const found = facts({ ASTRA_ISA: isa });
     expect(found.isa).toBe(isa);
     expect(found.bf16).toBe(isa === "amx" || isa === "avx512_bf16");
@@ -121,7 +121,7 @@ describe("ASTRA_ISA", () => {
     if (found.coreType !== null) expect(found.coreType).toBe("Nehalem");
   });
 
-  it("refuses what is no instruction set of this machine, with those that are", () => {
+  it("refuses an instruction set that this machine lacks, and lists those it has", () => {
     for (const asked of ["sse9", "AVX2", ...ISAS.slice(lower.length)]) {
       const { output } = run(
         `try { torch.ones([1]); } catch (error) { console.log(error.name, error.message); }`,
@@ -173,7 +173,7 @@ describe("the build script", () => {
       env: { ...process.env, ...environment },
     });
 
-  it("says where it looked when there is no libtorch", () => {
+  it("reports where it looked if there is no libtorch", () => {
     const folder = mkdtempSync(join(tmpdir(), "astra-no-libtorch-"));
     const { stderr, status } = build(["--libtorch", folder]);
     rmSync(folder, { recursive: true });
@@ -181,7 +181,7 @@ describe("the build script", () => {
     expect(status).toBe(1);
   });
 
-  it("says how to get a compiler when there is none", () => {
+  it("explains how to get a compiler if there is none", () => {
     if (!existsSync("/usr/include/ATen/core/Tensor.h")) return;
     const folder = mkdtempSync(join(tmpdir(), "astra-no-compiler-"));
     const { stderr, status } = build(["--libtorch", "/usr", "--output", folder], { CXX: "no-such-compiler" });
@@ -196,7 +196,7 @@ describe("the build script", () => {
 describe("the engine", () => {
   it("describes itself", () => {
     const facts = engineInformation();
-    // The numerical tests run within smaller instruction sets, too: they would prove nothing if they did not.
+    // The numerical tests are also run with smaller instruction sets; this checks that these are really in use.
     if (process.env["ASTRA_ISA"]) expect(facts.isa).toBe(process.env["ASTRA_ISA"]);
     expect(facts.libtorch).toMatch(/^\d+\.\d+\.\d+$/u);
     expect(existsSync(facts.origin)).toBe(true);
@@ -214,7 +214,7 @@ describe("the engine", () => {
       expect(() => setThreads(count)).toThrow(/^setThreads: threads must/u);
   });
 
-  it("has nothing to wait for on the CPU, and refuses devices that are not there", () => {
+  it("returns immediately on the CPU, and refuses missing devices", () => {
     synchronize();
     expect(() => synchronize("nowhere")).toThrow(/^synchronize: .*nowhere/u);
     if (!cudaAvailable()) expect(() => synchronize("cuda")).toThrow("synchronize: this libtorch has no CUDA");

@@ -32,7 +32,7 @@ describe("operators against PyTorch's values", () => {
 
 describe("the list of operators", () => {
   it("has a wrapper and a golden value for every name", () => {
-    // These draw from the default generator or leave memory as it was: their values are tested below.
+    // These draw from the default generator or return uninitialized memory: their values are tested below.
     const withoutGolden = new Set(["empty_like", "rand_like", "randn_like"]);
     for (const [name] of operatorTable) {
       const isMethod = camelCase(name) in Tensor.prototype;
@@ -60,7 +60,7 @@ describe("the list of operators", () => {
       const schema = testAddon().schema(name);
       if (schema === null) throw new Error(`the loaded libtorch has no ${name}`);
       const expected = parametersOf(written[name] as string);
-      // A later libtorch may add arguments behind the ones that the wrapper passes.
+      // A later libtorch may add arguments after those that the wrapper passes.
       expect(parametersOf(schema).slice(0, expected.length), name).toEqual(expected);
     }
   });
@@ -72,7 +72,7 @@ describe("the list of operators", () => {
       expect(uniform.dtype).toBe("float64");
       expect(uniform.amin([0, 1]).item()).toBeGreaterThanOrEqual(0);
       expect(uniform.amax([0, 1]).item()).toBeLessThan(1);
-      // Standard error of the mean of 2000 draws is 0.0065; ten of them never fail by chance.
+      // Standard error of the mean of 2000 draws is 0.0065; ten standard errors never fail by chance.
       expect(Math.abs(uniform.mean().item() - 0.5)).toBeLessThan(0.065);
       const normal = model.randnLike();
       expect(Math.abs(normal.mean().item())).toBeLessThan(0.23);
@@ -83,7 +83,7 @@ describe("the list of operators", () => {
 });
 
 describe("arguments of the wrappers", () => {
-  it("gives an operator's name, the rule and the value when it refuses", () => {
+  it("refuse with the operator's name, the rule and the value", () => {
     scope(() => {
       const a = tensor([[1, 2]]);
       expect(() => a.matmul(tensor([1, 2, 3]))).toThrow(/^aten::matmul: .*float32\[1, 2\].*float32\[3\]/u);
@@ -91,7 +91,7 @@ describe("arguments of the wrappers", () => {
       expect(() => a.select(7, 0)).toThrow(/^aten::select.int: .*7/u);
       // @ts-expect-error a string is no tensor
       expect(() => a.matmul("b")).toThrow(`aten::matmul: argument 'other' must be a Tensor, got "b"`);
-      // @ts-expect-error a fraction is no dimension, and the engine says so
+      // @ts-expect-error a fraction is not a dimension, and the engine refuses it
       expect(() => a.softmax(0.5, 3)).toThrow(/aten::softmax.int: dtype must be a supported dtype, got 3/u);
       expect(() => a.softmax(0.5)).toThrow(
         "aten::softmax.int: dim must be a safe integer, got the number 0.5",
@@ -105,7 +105,7 @@ describe("arguments of the wrappers", () => {
     });
   });
 
-  it("keeps integers in integer tensors and widens them by fractions", () => {
+  it("keep integer tensors with integers and widen them with fractions", () => {
     scope(() => {
       const whole = tensor([1, 2], { dtype: "int64" });
       expect(whole.mul(2).dtype).toBe("int64");
@@ -114,7 +114,7 @@ describe("arguments of the wrappers", () => {
     });
   });
 
-  it("returns a new handle even when the operator had nothing to do", () => {
+  it("return a new handle even if the operator had nothing to do", () => {
     scope(() => {
       const a = tensor([1, 2]);
       const same = a.contiguous();
@@ -124,7 +124,7 @@ describe("arguments of the wrappers", () => {
     });
   });
 
-  it("knows the codes of all dtypes", () => {
+  it("have the codes of all dtypes", () => {
     scope(() => {
       for (const dtype of Object.keys(dtypeFacts) as DType[]) expect(ones([2], { dtype }).dtype).toBe(dtype);
     });

@@ -46,7 +46,7 @@ function makeParameters(dtype: "float32" | "float64", values: Values = golden.in
   );
 }
 
-/** Does the steps [from, to) and returns the parameters' values after each. */
+/** Performs the steps [from, to) and returns the parameters' values after each. */
 function run(
   c: Case,
   optimizer: Optimizer,
@@ -123,7 +123,7 @@ describe("saved and restored state", () => {
           rest = JSON.stringify(plain);
         }
         const after = makeParameters("float32", valuesOf(before));
-        // Other hyper-parameters at first: the saved ones must win.
+        // Other hyper-parameters at first: the saved ones must take precedence.
         using second = createOptimizer(c.name, after, { learningRate: 0.5 });
         using file = openSafetensors(path);
         const tensors = new Map([...file.tensors.keys()].map((name) => [name, file.read(name)]));
@@ -136,7 +136,7 @@ describe("saved and restored state", () => {
     },
   );
 
-  it("is copied when it is loaded: training on does not change the source", () => {
+  it("is copied when loaded: further training does not change the source", () => {
     scope(() => {
       const c = golden.cases.find(({ name }) => name === "adamw")!;
       const parameters = makeParameters("float32");
@@ -195,7 +195,7 @@ describe("Adam and AdamW", () => {
     },
   );
 
-  it("takes parameters laid out by column in the native pass, whatever the layout of gradients and saved state", () => {
+  it("handle column-major parameters in the native pass, for any layout of gradients and saved state", () => {
     scope(() => {
       const value = (seed: number, i: number) => Math.sin(seed * 12.9898 + i * 78.233);
       const matrix = (seed: number, byColumn: boolean) => {
@@ -234,7 +234,7 @@ describe("Adam and AdamW", () => {
     });
   });
 
-  it("counts the native pass's steps for each parameter on its own", () => {
+  it("count steps of the native pass per parameter", () => {
     scope(() => {
       const run = (options: object) => {
         const [always, late] = [
@@ -254,7 +254,7 @@ describe("Adam and AdamW", () => {
     });
   });
 
-  it("takes the general way for what the native pass cannot walk, in the same step", () => {
+  it("use operators for parameters that the native pass does not support, in the same step", () => {
     scope(() => {
       const plain = tensor(
         [
@@ -300,7 +300,7 @@ describe("Adam and AdamW", () => {
     });
   });
 
-  it("keeps bfloat16 parameters near the float64 trajectory", () => {
+  it("keep bfloat16 parameters close to the float64 trajectory", () => {
     scope(() => {
       const low = tensor([1, -2, 3], { dtype: "bfloat16" }).requiresGrad_();
       const high = tensor([1, -2, 3], { dtype: "float64", requiresGrad: true });
@@ -317,20 +317,17 @@ describe("Adam and AdamW", () => {
 });
 
 describe("memory", () => {
-  it.each(golden.cases.map((c) => [title(c), c] as const))(
-    "no tensor is left behind by a step: %s",
-    (_, c) => {
-      const before = liveTensors();
-      const parameters = makeParameters("float32");
-      const optimizer = createOptimizer(c.name, parameters, c.options);
-      // Every parameter has had a gradient, and so its state, after the second step.
-      run(c, optimizer, parameters, 0, 2);
-      const steady = liveTensors();
-      for (let round = 0; round < 3; round += 1) run(c, optimizer, parameters, 2, 10);
-      expect(liveTensors()).toBe(steady);
-      optimizer.dispose();
-      dispose([...parameters.values()]);
-      expect(liveTensors()).toBe(before);
-    },
-  );
+  it.each(golden.cases.map((c) => [title(c), c] as const))("a step leaves no tensor behind: %s", (_, c) => {
+    const before = liveTensors();
+    const parameters = makeParameters("float32");
+    const optimizer = createOptimizer(c.name, parameters, c.options);
+    // Every parameter has had a gradient, and so its state, after the second step.
+    run(c, optimizer, parameters, 0, 2);
+    const steady = liveTensors();
+    for (let round = 0; round < 3; round += 1) run(c, optimizer, parameters, 2, 10);
+    expect(liveTensors()).toBe(steady);
+    optimizer.dispose();
+    dispose([...parameters.values()]);
+    expect(liveTensors()).toBe(before);
+  });
 });

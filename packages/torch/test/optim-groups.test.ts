@@ -61,7 +61,7 @@ const grouped = ([first, second]: readonly Tensor[], group: Record<string, unkno
 ];
 
 describe("groups of parameters", () => {
-  it.each(golden.cases)("$name: each follows its own settings and rate, as PyTorch's", (each) => {
+  it.each(golden.cases)("$name: each follows its own settings and rate, as in PyTorch", (each) => {
     for (const fused of each.name.startsWith("adam") ? [true, false] : [null]) {
       scope(() => {
         const parameters = begin();
@@ -79,7 +79,7 @@ describe("groups of parameters", () => {
     }
   });
 
-  it("one group is the optimizer without groups, to the bit", () => {
+  it("one group is bitwise equal to the optimizer without groups", () => {
     scope(() => {
       const [plain, one] = [begin(), begin()];
       const optimizers = [
@@ -98,7 +98,7 @@ describe("groups of parameters", () => {
     });
   });
 
-  it.each(golden.cases)("$name: goes on exactly from its saved state", (each) => {
+  it.each(golden.cases)("$name: continues exactly from its saved state", (each) => {
     scope(() => {
       const rates = [each.options, each.group].map(({ learningRate }) => learningRate as number);
       const make = (parameters: readonly Tensor[]) =>
@@ -123,7 +123,7 @@ describe("groups of parameters", () => {
     });
   });
 
-  it("are refused with a reason", () => {
+  it("are refused if invalid, with a reason", () => {
     scope(() => {
       const [a, b] = begin();
       const refusal = (list: ParameterList, options = {}) => {

@@ -14,7 +14,7 @@ import { expectClose } from "./expect-close.js";
 const make = (name: string, options: Record<string, unknown> = {}) =>
   scope(() => createOptimizer(name as OptimizerName, [tensor([1, 2], { requiresGrad: true })], options).name);
 
-/** The message, after checking that it is a UsageError: what the command line turns into exit code 2. */
+/** The message, after checking that it is a UsageError, which the command line maps to exit code 2. */
 function refusal(action: () => unknown): string {
   try {
     action();
@@ -26,7 +26,7 @@ function refusal(action: () => unknown): string {
 }
 
 describe("createOptimizer", () => {
-  it("makes every optimizer by its name", () => {
+  it("creates every optimizer by name", () => {
     expect(optimizerNames).toEqual(["adam", "adamw", "sgd", "rmsprop", "adagrad"]);
     expect(optimizerNames.map((name) => make(name))).toEqual(optimizerNames);
   });
@@ -35,16 +35,16 @@ describe("createOptimizer", () => {
     "refuses the name %j and lists those that exist",
     (name) => {
       expect(refusal(() => make(name))).toBe(
-        `optimizer: there is none named ${JSON.stringify(name)}; choose one of adam, adamw, sgd, rmsprop, adagrad`,
+        `optimizer: unknown name ${JSON.stringify(name)}; available: adam, adamw, sgd, rmsprop, adagrad`,
       );
     },
   );
 });
 
-describe("a second argument that is no object", () => {
+describe("a second argument that is not an object", () => {
   const classes = { adam: Adam, adamw: AdamW, sgd: SGD, rmsprop: RMSprop, adagrad: Adagrad };
 
-  it.each(optimizerNames)("of %s is refused, with what to write: PyTorch's is the learning rate", (name) => {
+  it.each(optimizerNames)("of %s is refused with a remedy: PyTorch takes the learning rate there", (name) => {
     const parameters = () => [tensor([1, 2], { requiresGrad: true })];
     const given = (options: unknown) =>
       scope(() => refusal(() => new classes[name](parameters(), options as never)));
@@ -89,7 +89,7 @@ describe("hyper-parameters out of range", () => {
 
   it("refuses an option that does not exist and lists those that do", () => {
     expect(refusal(() => make("sgd", { lr: 0.1 }))).toBe(
-      'sgd: there is no option "lr"; the options are learningRate, momentum, dampening, weightDecay, nesterov',
+      'sgd: unknown option "lr"; available: learningRate, momentum, dampening, weightDecay, nesterov',
     );
   });
 
@@ -131,7 +131,7 @@ describe("parameters", () => {
     });
   });
 
-  it("without a gradient stay as they are, even with weight decay", () => {
+  it("without a gradient stay unchanged, even with weight decay", () => {
     scope(() => {
       const [used, unused] = [tensor([1], { requiresGrad: true }), tensor([1], { requiresGrad: true })];
       using optimizer = new AdamW([used, unused], { learningRate: 0.1, weightDecay: 0.5 });

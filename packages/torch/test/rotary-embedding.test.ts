@@ -30,14 +30,14 @@ it.each(["float64", "float32", "bfloat16"] as const)(
   },
 );
 
-it("has the gradient that differences give", () => {
+it("has the gradient given by finite differences", () => {
   scope(() => {
     const [cosine, sine] = tables(randn([2, 3, 2]).to("float64"));
     checkGradient((x) => rotaryEmbedding(x!, cosine, sine), [randn([2, 3, 2, 4]).to("float64")]);
   });
 });
 
-it("is its definition in float64, the gradient too, for any shape and layout", () => {
+it("matches its definition in float64, gradient included, for any shape and layout", () => {
   fc.assert(
     fc.property(
       fc.record({
@@ -79,7 +79,7 @@ it("is its definition in float64, the gradient too, for any shape and layout", (
   );
 });
 
-it("keeps lengths, and turns by differences of angles only", () => {
+it("preserves lengths, and dot products depend on angle differences only", () => {
   scope(() => {
     manualSeed(3);
     const [query, key] = [randn([1, 1, 1, 8]), randn([1, 1, 1, 8])];
@@ -91,7 +91,7 @@ it("keeps lengths, and turns by differences of angles only", () => {
   });
 });
 
-it("refuses what does not fit", () => {
+it("refuses mismatched arguments", () => {
   scope(() => {
     const x = randn([1, 2, 3, 4]);
     const [cosine, sine] = tables(randn([1, 2, 2]));

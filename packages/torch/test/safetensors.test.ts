@@ -88,11 +88,11 @@ function expectGolden(path: string): void {
 }
 
 describe("the golden files", () => {
-  it("a file written by Python is read bit for bit", () => {
+  it("are read bit for bit as Python wrote them", () => {
     expectGolden(goldenFile("python-written.safetensors"));
   });
 
-  it("our file is the one that make_safetensors.py checked with Python, byte for byte", () => {
+  it("include our file byte for byte, as checked with Python by make_safetensors.py", () => {
     const path = join(folder, "golden.safetensors");
     scope(() => {
       const tensors = new Map(
@@ -128,7 +128,7 @@ describe("round trip", () => {
     fc.constantFrom("__proto__", "constructor", "", "0", "a.b.c", '"', "\\", "\u0000"),
   );
 
-  it("gives every dtype, shape, name and metadata back, bit for bit", () => {
+  it("restores every dtype, shape, name and metadata bit for bit", () => {
     const path = join(folder, "round-trip.safetensors");
     const before = liveTensors();
     fc.assert(
@@ -212,7 +212,7 @@ describe("round trip", () => {
   });
 });
 
-describe("tensors that were read", () => {
+describe("read tensors", () => {
   it("are private: writing to them changes neither the file nor a second reading", () => {
     scope(() => {
       const path = join(folder, "private.safetensors");
@@ -244,7 +244,7 @@ describe("tensors that were read", () => {
     });
   });
 
-  /** A file that was written long ago with 20,000 numbers, several pages of memory. */
+  /** An old file with 20,000 numbers, several pages of memory. */
   const writeLongAgo = (name: string): [path: string, values: Float32Array] => {
     const path = join(folder, name);
     const values = Float32Array.from({ length: 20_000 }, (_, i) => i);
@@ -262,7 +262,7 @@ describe("tensors that were read", () => {
   it.each([
     ["overwritten", overwrite],
     ["shortened", shorten],
-  ])("are what they were when the file is %s in place afterwards", (_, change) => {
+  ])("are unchanged when the file is %s in place afterwards", (_, change) => {
     scope(() => {
       const [path, values] = writeLongAgo("changed-later.safetensors");
       using file = openSafetensors(path);
@@ -290,7 +290,7 @@ describe("tensors that were read", () => {
     });
   });
 
-  it("are those of the file that was opened, where another one takes its name", () => {
+  it("are those of the opened file, even if another one takes its name", () => {
     scope(() => {
       const [path, values] = writeLongAgo("renamed.safetensors");
       using file = openSafetensors(path);
@@ -301,7 +301,7 @@ describe("tensors that were read", () => {
     });
   });
 
-  it("take their own memory and no more", () => {
+  it("take only their own memory", () => {
     scope(() => {
       const [path] = writeLongAgo("once.safetensors");
       using file = openSafetensors(path);
@@ -313,7 +313,7 @@ describe("tensors that were read", () => {
     });
   });
 
-  it("are right where the data is not aligned to its type, as other writers leave it", () => {
+  it("are correct if the data is not aligned to its type, as from other writers", () => {
     scope(() => {
       const path = join(folder, "unaligned.safetensors");
       const header = Buffer.from('{"x":{"dtype":"F64","shape":[2],"data_offsets":[0,16]}}  ');
@@ -330,7 +330,7 @@ describe("tensors that were read", () => {
   });
 });
 
-describe("a file that is not right is refused, with its path and the rule", () => {
+describe("an invalid file is refused with its path and the rule", () => {
   const path = join(folder, "wrong.safetensors");
   /** A file from a header's text (its length is put before it) and data. */
   const build = (header: string | Uint8Array, dataBytes = 0, length?: bigint): Buffer => {
@@ -443,7 +443,7 @@ describe("a file that is not right is refused, with its path and the rule", () =
     expect(liveTensors()).toBe(before);
   });
 
-  it("but a header of 640 bytes is not taken for a pickle, though its length begins with the same bytes", () => {
+  it("but a header of 640 bytes is not mistaken for a pickle, though its length begins with the same bytes", () => {
     writeFileSync(path, build(`{}${" ".repeat(638)}`));
     expect([...readFileSync(path).subarray(0, 2)]).toEqual([0x80, 0x02]);
     using file = openSafetensors(path);
@@ -492,7 +492,7 @@ describe("mutated files", () => {
     const mutate = (): Buffer => {
       let bytes = Buffer.from(original);
       for (let count = 1 + below(3); count > 0; count -= 1) {
-        // Mostly inside of the header: that is where the rules are.
+        // Mostly inside the header, where most rules apply.
         const at = random() < 0.8 ? 8 + below(headerLength) : below(bytes.length + 1);
         const kind = below(7);
         const insertion = Buffer.from(tokens[below(tokens.length)]!);
@@ -506,7 +506,7 @@ describe("mutated files", () => {
         else bytes.writeUInt8(below(256), below(Math.min(8, bytes.length)));
         if (bytes.length === 0) break;
       }
-      // Half of the time the header's length is put right again, or few mutations would get past the first rule.
+      // Half of the time the header's length is corrected, or few mutations would pass the first rule.
       if (bytes.length >= 8 && random() < 0.5) {
         bytes.writeBigUInt64LE(BigInt(Math.max(0, headerLength + bytes.length - original.length)));
       }
@@ -516,7 +516,7 @@ describe("mutated files", () => {
     const handle = openSync(path, "w");
     for (let round = 0; round < 10_000; round += 1) {
       const bytes = mutate();
-      // In place: emptying a file makes some file systems wait for the disk, 10,000 times.
+      // In place: truncating a file makes some file systems wait for the disk, 10,000 times.
       writeSync(handle, bytes, 0, bytes.length, 0);
       ftruncateSync(handle, bytes.length);
       try {
@@ -537,7 +537,7 @@ describe("mutated files", () => {
     }
     closeSync(handle);
     expect(read + refused).toBe(10_000);
-    // Both outcomes must really occur, or the mutations test nothing.
+    // Both outcomes must occur, or the mutations test nothing.
     expect(read).toBeGreaterThan(100);
     expect(refused).toBeGreaterThan(5000);
     expect(liveTensors()).toBe(before);
@@ -574,7 +574,7 @@ describe("writing", () => {
     });
   });
 
-  it("leaves the old file whole when it fails half way, and removes its temporary file", () => {
+  it("leaves the old file intact if it fails midway, and removes its temporary file", () => {
     const path = join(folder, "half.json");
     writeFileAtomic(path, ["old"]);
     const failing = function* () {
@@ -588,7 +588,7 @@ describe("writing", () => {
     expect(readFileSync(path, "utf8")).toBe("newer");
   });
 
-  it("says what is wrong with the folder", () => {
+  it("reports what is wrong with the folder", () => {
     const cases: [string, string][] = [
       [join(folder, "nowhere", "x.safetensors"), "the folder does not exist; create it first (ENOENT)"],
       [
@@ -617,7 +617,7 @@ describe("writing", () => {
   it.each([
     ["full", "size=64k", "the disk is full; free some space or choose another folder (ENOSPC)"],
     ["read-only", "ro,size=64k", "the file system is read-only; choose another folder (EROFS)"],
-  ])("a %s disk: a UsageError, and nothing is left behind", (name, options, rule) => {
+  ])("reports a %s disk with a UsageError, and leaves nothing behind", (name, options, rule) => {
     const mounted = join(folder, name);
     mkdirSync(mounted);
     try {

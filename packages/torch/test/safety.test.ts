@@ -13,8 +13,8 @@ import { type Tensor } from "../src/tensor.js";
 import { addon } from "../src/native.js";
 import { expectNoLeaks } from "./live-tensors.js";
 
-// Calls of the public interface that once ended the process, read memory that was gone, or computed with wrong numbers.
-// A crash ends this very process and so fails the file.
+// Calls of the public interface that once crashed the process, read freed memory, or computed with wrong numbers. A
+// crash ends this process and fails the file.
 expectNoLeaks();
 
 /** A list whose first element is read by running `effect`. */
@@ -29,7 +29,7 @@ function listWith(values: number[], effect: () => void): number[] {
 }
 
 describe("JavaScript that runs while arguments are read", () => {
-  it("cannot take an array's memory away once its address is known", () => {
+  it("cannot free an array's memory once its address was taken", () => {
     const data = new Float32Array(1 << 18).fill(1);
     const shape = listWith([1 << 18], () => structuredClone(data.buffer, { transfer: [data.buffer] }));
     expect(() => tensor(data, { shape })).toThrow(/^fromData: shape needs 1048576 bytes of data, got 0$/u);
@@ -39,7 +39,7 @@ describe("JavaScript that runs while arguments are read", () => {
     scope(() => {
       const first = ones([3]);
       const made: Tensor[] = [];
-      // Enough new tensors for the table of tensors to move.
+      // Enough new tensors for the table of tensors to be reallocated.
       const sizes = listWith([3, 2], () => {
         first.dispose();
         for (let i = 0; i < 5000; i += 1) made.push(zeros([1]));
@@ -53,11 +53,11 @@ describe("JavaScript that runs while arguments are read", () => {
   });
 });
 
-describe("sizes that nothing can hold", () => {
+describe("sizes that overflow", () => {
   const huge = 2 ** 52;
   const words = (...shape: number[]) => zeros(shape, { dtype: "bfloat16" });
 
-  it("are left to others, or refused, by every loop that multiplies sizes", () => {
+  it("are passed to libtorch, or refused, by every loop that multiplies sizes", () => {
     scope(() => {
       const query = words(1, 1, 1, 1);
       const stretched = (dim: number, length = huge) =>
@@ -66,7 +66,7 @@ describe("sizes that nothing can hold", () => {
       expect(decodeAttention(query, stretched(2), stretched(2), whole, 1)).toBeNull();
       expect(decodeAttention(stretched(0), stretched(0), stretched(0), whole, 1)).toBeNull();
       expect(decodeAttention(stretched(1), query, query, whole, 1)).toBeNull();
-      // Heads times columns are more than can be counted, though neither is.
+      // The product of heads and columns overflows, though neither number does.
       const heads = stretched(1, 2 ** 40);
       expect(decodeAttention(heads, stretched(2, 2 ** 40), stretched(2, 2 ** 40), whole, 1)).toBeNull();
       for (const [q, k] of [
@@ -121,7 +121,7 @@ describe("sizes that nothing can hold", () => {
   });
 });
 
-describe("quotients that are no integers of their type", () => {
+describe("quotients outside their integer type", () => {
   const least = { int64: -(2n ** 63n), int32: -(2n ** 31n), int16: -(2n ** 15n), int8: -(2n ** 7n) };
   type Integer = keyof typeof least;
   const leastOf = (dtype: Integer, shape: number[] = [4]) => {
@@ -150,13 +150,13 @@ describe("quotients that are no integers of their type", () => {
         expect(() => divide(leastOf(dtype), -1)).toThrow(rule);
         expect(() => divide(leastOf(dtype), full([4], -1, { dtype }))).toThrow(rule);
         expect(() => divide(leastOf(dtype, [3, 4]), tensor([5, 7, -1, 2], { dtype }))).toThrow(TorchError);
-        // A number of int64 that stands for one of int32.
+        // An int64 number that represents an int32 one.
         expect(() => divide(leastOf("int32"), tensor(-1, { dtype: "int64" }))).toThrow(TorchError);
       }
     });
   });
 
-  it("serves all others", () => {
+  it("works for all other values", () => {
     scope(() => {
       for (const dtype of ["int32", "int64"] as const) {
         const values = leastOf(dtype, [2]);
@@ -196,7 +196,7 @@ it("conv1d refuses groups, strides, paddings and dilations that libtorch cuts to
   });
 });
 
-it("random numbers that begin at the greatest int64 are refused: libtorch looks for the next one without end", () => {
+it("random numbers starting at the greatest int64 are refused: libtorch would loop forever", () => {
   scope(() => {
     const greatest = (2n ** 63n - 1n) as unknown as number;
     expect(() => zeros([3]).random_(greatest, null)).toThrow(TorchError);
@@ -206,7 +206,7 @@ it("random numbers that begin at the greatest int64 are refused: libtorch looks 
   });
 });
 
-it("repetitions whose number overflows are refused: libtorch would write them past the result", () => {
+it("repetitions with an overflowing total are refused: libtorch would write past the result", () => {
   scope(() => {
     const repeats = 2n ** 62n;
     const rule = /^aten::repeat_interleave.*: the repetitions would be more elements than can be counted/u;
@@ -223,7 +223,7 @@ it("repetitions whose number overflows are refused: libtorch would write them pa
   });
 });
 
-it("a dimension without elements is not cut into billions of pieces: libtorch would make each of them", () => {
+it("an empty dimension is not split into billions of chunks: libtorch would create each of them", () => {
   scope(() => {
     const most = 2 ** 31 - 1;
     const rule = /^aten::chunk: a dimension of size 0 cannot be cut into 2147483647 pieces; at most 1048576/u;
@@ -234,7 +234,7 @@ it("a dimension without elements is not cut into billions of pieces: libtorch wo
   });
 });
 
-it("the median along a dimension that repeats one number is that number: libtorch reads what lies behind it", () => {
+it("the median along an expanded dimension is its single number: libtorch reads beyond it", () => {
   scope(() => {
     const column = tensor([5, 7], { shape: [2, 1] }).requiresGrad_();
     for (const dim of [-1, 1]) {
@@ -248,14 +248,14 @@ it("the median along a dimension that repeats one number is that number: libtorc
 });
 
 describe("loops that write into a given tensor", () => {
-  /** The sum of squares of `saved`, whose gradient is wrong where `saved` changes before the backward pass. */
+  /** The sum of squares of `saved`, whose gradient would be wrong if `saved` changed before the backward pass. */
   const squares = (saved: Tensor) => {
     const input = ones(saved.shape).requiresGrad_();
     return input.mul(saved).sum();
   };
   const changed = /has been modified by an inplace operation|changed in place/u;
 
-  it("let autograd notice: copyColumns", () => {
+  it("are noticed by autograd: copyColumns", () => {
     scope(() => {
       const buffer = full([1, 2, 48, 64], 3);
       const loss = squares(buffer);
@@ -265,14 +265,14 @@ describe("loops that write into a given tensor", () => {
       runs.dispose();
       expect(() => loss.backward()).toThrow(changed);
       expect(() => view.backward()).toThrow(changed);
-      // What is recorded afterwards is right.
+      // Later recorded operations are correct.
       const after = ones(buffer.shape).requiresGrad_();
       after.mul(buffer).sum().backward();
       expect(after.grad!.sum().item()).toBe(3 * 2 * 46 * 64);
     });
   });
 
-  it("let autograd notice: fusedAdam", () => {
+  it("are noticed by autograd: fusedAdam", () => {
     scope(() => {
       const [parameter, gradient, mean, square] = [1, 1, 1, 1].map(() => ones([8])) as [
         Tensor,
@@ -292,7 +292,7 @@ describe("loops that write into a given tensor", () => {
     });
   });
 
-  it("refuse to write several numbers to one place, and copy within one tensor what was there before", () => {
+  it("refuse to write several numbers to one place, and copy earlier values within one tensor", () => {
     scope(() => {
       const [narrow, wide] = [new ColumnRuns([[0, 0, 0, 0, 2]]), new ColumnRuns([[0, 1, 0, 0, 3]])];
       const one = zeros([1, 1, 1, 4]).expand([1, 1, 6, 4]);
@@ -306,7 +306,7 @@ describe("loops that write into a given tensor", () => {
   });
 });
 
-it("log-probabilities of rows whose logits are all large and equal are those of chance", () => {
+it("log-probabilities of rows with large equal logits are uniform", () => {
   scope(() => {
     for (const logit of [-1e30, -1e9, 1e9, 3e38]) {
       const logits = full([2, 64], logit, { dtype: "bfloat16" }).requiresGrad_();

@@ -16,12 +16,15 @@ const golden = JSON.parse(readFileSync(new URL("golden/optim.json", import.meta.
 };
 
 describe("schedules", () => {
-  it.each(golden.schedules)("$name, $warmupSteps of $totalSteps steps warm-up, is transformers'", (c) => {
-    const schedule = createSchedule(c.name, c);
-    c.factors.forEach((factor, step) => expect(schedule(step)).toBeCloseTo(factor, 12));
-  });
+  it.each(golden.schedules)(
+    "$name with $warmupSteps of $totalSteps steps of warm-up equals transformers",
+    (c) => {
+      const schedule = createSchedule(c.name, c);
+      c.factors.forEach((factor, step) => expect(schedule(step)).toBeCloseTo(factor, 12));
+    },
+  );
 
-  it("end at 0 and stay there, but for the constant one", () => {
+  it("end at 0 and stay there, except the constant one", () => {
     const lengths = { warmupSteps: 2, totalSteps: 10 };
     for (const step of [10, 11, 1000]) {
       expect(linearSchedule(lengths)(step)).toBe(0);
@@ -30,12 +33,12 @@ describe("schedules", () => {
     }
   });
 
-  it("is 1 throughout for the constant one without options", () => {
+  it("are 1 throughout for the constant one without options", () => {
     expect([0, 1, 99].map(constantSchedule())).toEqual([1, 1, 1]);
   });
 
   it.each([
-    [() => createSchedule("step" as ScheduleName, {}), `"step"; choose one of ${scheduleNames.join(", ")}`],
+    [() => createSchedule("step" as ScheduleName, {}), `"step"; available: ${scheduleNames.join(", ")}`],
     [() => linearSchedule({}), "linear schedule totalSteps: must be a whole number ≥ 1, got undefined"],
     [
       () => cosineSchedule({ totalSteps: 0 }),
@@ -47,7 +50,7 @@ describe("schedules", () => {
     ],
     [() => constantSchedule({ warmupSteps: 0.5 }), "must be a whole number ≥ 0, got 0.5"],
     [() => constantSchedule({ warmupSteps: Number.NaN }), "must be a whole number ≥ 0, got NaN"],
-  ])("refuses what it cannot follow (%#)", (make, message) => {
+  ])("refuses invalid schedules (%#)", (make, message) => {
     expect(make).toThrow(UsageError);
     expect(make).toThrow(message);
   });

@@ -22,7 +22,7 @@ import { testAddon } from "./test-addon.js";
 expectNoLeaks();
 
 describe("scope", () => {
-  it("finds the tensors of a value that names them, and of no other instance", () => {
+  it("finds the tensors of values with heldTensors, and of no other instances", () => {
     class Pair {
       constructor(
         readonly first: Tensor,
@@ -162,7 +162,7 @@ describe("scope", () => {
     expect(liveTensors()).toBe(before);
   });
 
-  it("does not gather the shells of tensors disposed in a long loop", () => {
+  it("does not accumulate objects of tensors disposed in a long loop", () => {
     scope(() => {
       for (let i = 0; i < 5000; i++) ones([1]).dispose();
       const members = (ones([1]).owner as unknown as { members: unknown[] }).members;
@@ -172,7 +172,7 @@ describe("scope", () => {
 });
 
 describe("dispose", () => {
-  it("may be repeated and makes every later use an error that says so", () => {
+  it("may be repeated, and makes every later use an error", () => {
     const a = ones([2]);
     const view = a.view([2, 1]);
     a.dispose();
@@ -186,12 +186,12 @@ describe("dispose", () => {
     expect(() => a.requiresGrad_()).toThrow(/disposed/u);
     expect(() => a.backward()).toThrow(/disposed/u);
     expect(String(a)).toBe("Tensor (disposed)");
-    // The memory lives on under the view.
+    // The memory is kept alive by the view.
     expect(view.toArray()).toEqual([[1], [1]]);
     view.dispose();
   });
 
-  it("never lets a stale handle reach the tensor that took its place", () => {
+  it("never lets a stale handle reach another tensor", () => {
     const a = tensor([1]);
     const stale = a.handle;
     a.dispose();
@@ -208,7 +208,7 @@ describe("dispose", () => {
 });
 
 describe("noGrad and enableGrad", () => {
-  it("switch recording for the operators inside, nested and across awaits", async () => {
+  it("switch recording for the operators inside, also nested and across awaits", async () => {
     const w = ones([2], { requiresGrad: true });
     await scope(async () => {
       expect(w.mul(2).requiresGrad).toBe(true);
@@ -222,7 +222,7 @@ describe("noGrad and enableGrad", () => {
         await sleep(5);
         return w.mul(2).requiresGrad;
       });
-      // The other task has switched recording off for itself only.
+      // The other task has disabled recording only for itself.
       await sleep(1);
       expect(isGradEnabled()).toBe(true);
       expect(w.mul(2).requiresGrad).toBe(true);
@@ -231,7 +231,7 @@ describe("noGrad and enableGrad", () => {
     w.dispose();
   });
 
-  it("is left when the body throws", () => {
+  it("end when the body throws", () => {
     expect(() =>
       noGrad(() => {
         throw new Error("no");
@@ -241,8 +241,8 @@ describe("noGrad and enableGrad", () => {
   });
 });
 
-describe("the collector", () => {
-  it("frees forgotten tensors when it finds them", async () => {
+describe("the garbage collector", () => {
+  it("frees tensors that were not disposed", async () => {
     setFlagsFromString("--expose-gc");
     const gc = runInNewContext("gc") as () => void;
     const before = liveTensors();

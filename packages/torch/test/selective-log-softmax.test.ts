@@ -15,7 +15,7 @@ expectNoLeaks();
 const numbers = (value: Tensor) => Array.from(value.toTypedArray() as Float32Array);
 const places = (indices: number[]) => tensor(Int32Array.from(indices)).to("int64");
 
-it("is the log-probability by hand: three tokens with weights 1, 2 and 5", () => {
+it("equals the log-probability computed by hand: three tokens with weights 1, 2 and 5", () => {
   scope(() => {
     const logits = tensor([[0, Math.log(2), Math.log(5)]]);
     expectClose(
@@ -23,7 +23,7 @@ it("is the log-probability by hand: three tokens with weights 1, 2 and 5", () =>
       [5 / 8, 1 / 8, 5 / 8].map(Math.log),
       1e-6,
     );
-    // Logits that bfloat16 holds exactly: weights 1, e and e⁴.
+    // Logits that are exact in bfloat16: weights 1, e and e⁴.
     const rounded = tensor([[0, 1, 4]], { dtype: "bfloat16" });
     const total = 1 + Math.E + Math.exp(4);
     expectClose(
@@ -34,7 +34,7 @@ it("is the log-probability by hand: three tokens with weights 1, 2 and 5", () =>
   });
 });
 
-it("has the gradient that differences give", () => {
+it("has the gradient given by finite differences", () => {
   scope(() => {
     const logits = randn([3, 5]).to("float64");
     checkGradient((x) => selectiveLogSoftmax(x!, places([4, 0, 7, 7]), "float64"), [logits]);
@@ -42,7 +42,7 @@ it("has the gradient that differences give", () => {
 });
 
 it.each([
-  // Half a unit of bfloat16, relative to the largest of what is summed.
+  // Half a unit of bfloat16, relative to the largest summand.
   ["bfloat16", 2 ** -8],
   ["float32", 1e-5],
 ] as const)(

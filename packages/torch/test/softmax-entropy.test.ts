@@ -14,7 +14,7 @@ expectNoLeaks();
 const numbers = (value: Tensor) => Array.from(value.toTypedArray() as Float32Array);
 const places = (indices: number[]) => tensor(Int32Array.from(indices)).to("int64");
 
-it("is −Σ p·log p by hand: uniform, weights 1, 2 and 5, and certain", () => {
+it("equals −Σ p·log p computed by hand: uniform, weights 1, 2 and 5, and certain", () => {
   scope(() => {
     const logits = tensor([
       [3, 3, 3],
@@ -28,7 +28,7 @@ it("is −Σ p·log p by hand: uniform, weights 1, 2 and 5, and certain", () => 
   });
 });
 
-it("has the gradient that differences give, from logits and from log-probabilities", () => {
+it("has the gradient given by finite differences, from logits and from log-probabilities", () => {
   scope(() => {
     const logits = randn([4, 6]).to("float64");
     checkGradient((x) => softmaxEntropy(x!, "float64"), [logits]);
@@ -42,7 +42,7 @@ it("has the gradient that differences give, from logits and from log-probabiliti
   });
 });
 
-it("is the same in blocks: of more rows than are taken at once, and of rows longer than that", () => {
+it("is the same in blocks: with more rows than a block, and with longer rows than a block", () => {
   for (const [rows, vocabulary] of [
     [5, 2 ** 21],
     [2, 2 ** 22 + 3],
@@ -62,7 +62,7 @@ it("is the same in blocks: of more rows than are taken at once, and of rows long
   }
 });
 
-it("is that of the rounded logits in bfloat16, its gradient too", () => {
+it("is that of the rounded logits in bfloat16, gradient included", () => {
   scope(() => {
     const logits = randn([7, 50]).mul(3).to("bfloat16").requiresGrad_();
     const exact = logits.detach().to("float64").requiresGrad_();

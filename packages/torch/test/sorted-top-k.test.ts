@@ -12,7 +12,7 @@ expectNoLeaks();
 
 const numbers = (of: Tensor) => Array.from(of.toTypedArray() as Float32Array, Number);
 
-/** The definition: a stable sort of each row, what is not a number first. */
+/** The definition: a stable sort of each row, with NaN first. */
 function sorted(rows: readonly number[][], k: number): { values: number[]; indices: number[] } {
   const height = (value: number) => (Number.isNaN(value) ? Infinity : value);
   const isAbove = (a: number, b: number) =>
@@ -43,7 +43,7 @@ function check(input: Tensor, k: number): void {
 
 const special = fc.constantFrom(0, -0, 1, -1, Infinity, -Infinity, NaN, -NaN, 1e-40, -1e-40, 3e38);
 
-it("is a stable sort of each row, cut off: any numbers, with many equal ones", () => {
+it("equals a truncated stable sort of each row: any numbers, with many ties", () => {
   const row = (length: number) =>
     fc.array(fc.oneof(special, fc.integer({ min: -9, max: 9 })), { minLength: length, maxLength: length });
   const cases = fc
@@ -63,10 +63,10 @@ it("is a stable sort of each row, cut off: any numbers, with many equal ones", (
   );
 });
 
-it.each(["float32", "bfloat16"] as const)("is a stable sort of a whole vocabulary in %s", (dtype) => {
+it.each(["float32", "bfloat16"] as const)("equals a stable sort of a whole vocabulary in %s", (dtype) => {
   for (const k of [1, 50, 512, 1000]) {
     scope(() => check(randn([5, 50_257]).mul(4).to(dtype), k));
-    // Rows with room between them, and turned ones.
+    // Rows with gaps between them, and transposed ones.
     scope(() => check(randn([3, 5000]).to(dtype).narrow(1, 7, 4900), k));
     scope(() => check(randn([1000, 2]).to(dtype).t(), Math.min(k, 1000)));
   }
@@ -79,7 +79,7 @@ it("is the same in other types", () => {
   });
 });
 
-it("says what does not fit", () => {
+it("refuses mismatched arguments by name", () => {
   scope(() => {
     expect(() => sortedTopK(zeros([2, 3]), 4)).toThrow(new TorchError("sortedTopK: k must be 1 … 3, got 4"));
     expect(() => sortedTopK(zeros([2, 3]), 0)).toThrow(TorchError);

@@ -84,7 +84,7 @@ describe("openStateDict", () => {
     ["text", Buffer.from("hello, hello, hello"), /neither a zip archive nor a pickle/],
     ["a Git LFS pointer", Buffer.from("version https://git-lfs.github.com/spec/v1\n"), /Git LFS pointer/],
     ["a web page", Buffer.from("<!doctype html><html></html>"), /web page/],
-    ["a pickle of a number", Buffer.from("80024b012e", "hex"), /a pickle of something else than tensors/],
+    ["a pickle of a number", Buffer.from("80024b012e", "hex"), /a pickle of something other than tensors/],
     ["a zip archive of nothing", Buffer.from(`504b0506${"00".repeat(18)}`, "hex"), /without data\.pkl/],
   ])("refuses %s", (_, bytes, message) => {
     const path = join(folder, "given.bin");
@@ -93,7 +93,7 @@ describe("openStateDict", () => {
     expect(() => openStateDict(path)).toThrow(message);
   });
 
-  it("says what is wrong with a path, a name, a closed file", () => {
+  it("reports what is wrong with a path, a name, a closed file", () => {
     expect(() => openStateDict(join(folder, "none.bin"))).toThrow(/none\.bin: there is no such file/);
     const file = openStateDict(join(golden, "module.bin"));
     expect(() => file.read("other")).toThrow(/module\.bin: there is no tensor "other"/);
@@ -115,7 +115,7 @@ describe("openStateDict", () => {
 const RUNS = Number(process.env["STATE_DICT_RUNS"] ?? 800);
 
 describe("damaged files", () => {
-  /** Reads what can be read; whatever is wrong is said by a UsageError that names the file. */
+  /** Reads everything readable; any problem must cause a UsageError that names the file. */
   function tryToRead(bytes: Uint8Array): void {
     const path = join(folder, "damaged.bin");
     writeFileSync(path, bytes);
@@ -130,14 +130,14 @@ describe("damaged files", () => {
   }
   const contents = files.map((name) => readFileSync(join(golden, name)));
 
-  it("are refused wherever they end", () => {
+  it("are refused when truncated anywhere", () => {
     expect(contents.length).toBeGreaterThan(good.length);
     for (const bytes of contents) {
       for (let length = 0; length < bytes.length; length += 61) tryToRead(bytes.subarray(0, length));
     }
   });
 
-  it("with any byte changed give an error or numbers", () => {
+  it("with any byte changed give an error or tensors", () => {
     const change = fc.record({
       file: fc.nat(contents.length - 1),
       changes: fc.array(fc.tuple(fc.nat(), fc.nat(255)), { minLength: 1, maxLength: 4 }),
@@ -152,8 +152,8 @@ describe("damaged files", () => {
     );
   }, 3_600_000);
 
-  it("with a pickle of any opcodes give an error", () => {
-    // The stream of before 1.6 begins with its pickles, so that the fourth, of the tensors, can be any.
+  it("with a pickle of random opcodes give an error", () => {
+    // The format before 1.6 starts with its pickles, so the fourth, of the tensors, can be arbitrary.
     const bytes = readFileSync(join(golden, "parameters-before-1.6.bin"));
     const start = bytes.indexOf(Buffer.from("ccollections")) - 2;
     const opcodes = [

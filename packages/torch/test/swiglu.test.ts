@@ -13,7 +13,7 @@ import { expectNoLeaks } from "./live-tensors.js";
 
 expectNoLeaks();
 
-it.each(["float64", "float32", "bfloat16"] as const)("is x σ(x) · y by hand in %s", (dtype) => {
+it.each(["float64", "float32", "bfloat16"] as const)("equals x σ(x) · y computed by hand in %s", (dtype) => {
   scope(() => {
     // σ(ln 3) = 3/4, σ(−ln 3) = 1/4.
     const third = Math.log(3);
@@ -24,7 +24,7 @@ it.each(["float64", "float32", "bfloat16"] as const)("is x σ(x) · y by hand in
   });
 });
 
-it("has the gradients that differences give", () => {
+it("has the gradients given by finite differences", () => {
   scope(() =>
     checkGradient(
       (gate, up) => swiglu(gate!, up!),
@@ -33,7 +33,7 @@ it("has the gradients that differences give", () => {
   );
 });
 
-it("is its definition in float64, gradients too, for any shape, scale and layout", () => {
+it("matches its definition in float64, gradients included, for any shape, scale and layout", () => {
   fc.assert(
     fc.property(
       fc.record({
@@ -58,7 +58,7 @@ it("is its definition in float64, gradients too, for any shape, scale and layout
           expect([got.dtype, got.shape]).toEqual([dtype, [rows, columns]]);
           const mine = grad(got, [gate, up], { gradOutputs: arrived });
           const theirs = grad(expected, exact, { gradOutputs: arrived.to("float64") });
-          // Half a unit in the last place of bfloat16, and what a few roundings of float32 lose.
+          // Half a unit in the last place of bfloat16, plus a few float32 rounding errors.
           const lost = dtype === "bfloat16" ? 2 ** -8 + 2e-6 : 2e-6;
           const compare = (a: Tensor, b: Tensor, sizes = numbers(b)) => {
             const [given, wanted] = [numbers(a), numbers(b)];
@@ -68,7 +68,7 @@ it("is its definition in float64, gradients too, for any shape, scale and layout
             });
           };
           compare(got, expected);
-          // σ + x σ (1 − σ) is a difference near its zero: of numbers of about 1, times these.
+          // Near its zero, σ + x σ (1 − σ) is a difference of numbers of about 1, times these.
           compare(mine[0]!, theirs[0]!, numbers(arrived.to("float64").mul(exact[1]!.detach())));
           compare(mine[1]!, theirs[1]!);
         });
@@ -78,7 +78,7 @@ it("is its definition in float64, gradients too, for any shape, scale and layout
   );
 });
 
-it("is right at the ends, and not a number where an operand is none", () => {
+it("is correct at the extremes, and NaN if an operand is", () => {
   scope(() => {
     const gate = tensor([1e4, -1e4, 200, -200, -80, NaN, 1, 0], { dtype: "float32" });
     const up = tensor([2, 2, 1, 1, 1, 1, NaN, 3], { dtype: "float32" });
@@ -91,7 +91,7 @@ it("is right at the ends, and not a number where an operand is none", () => {
   });
 });
 
-it("refuses operands that differ", () => {
+it("refuses operands of different shapes or types", () => {
   scope(() => {
     const [gate, narrow] = [randn([2, 3]), randn([2, 3]).to("bfloat16")];
     expect(() => swiglu(gate, randn([2, 4]))).toThrow(

@@ -23,7 +23,7 @@ afterAll(() => rmSync(folder, { recursive: true }));
 expectNoLeaks();
 
 describe("openTensorFile", () => {
-  it("shows the file's numbers, aligned or not", () => {
+  it("reads the file's numbers, aligned or not", () => {
     scope(() => {
       using file = openTensorFile(path);
       expect(file.bytes).toBe(33);
@@ -50,14 +50,14 @@ describe("openTensorFile", () => {
       expect(b.toArray()).toEqual([1, 2, 3, 4, 5, 6]);
       file.close();
       expect(readFileSync(path).equals(before)).toBe(true);
-      // Closed, and still there: the tensors have memory of their own.
+      // Still valid after closing: the tensors have their own memory.
       expect(a.sum().item()).toBe(210);
       expect(() => file.read("float32", [1], 0)).toThrow("readFile: the file has been closed");
       file.close();
     });
   });
 
-  it("refuses every byte outside of the file", () => {
+  it("refuses ranges outside the file", () => {
     using file = openTensorFile(path);
     for (const [shape, offset] of [
       [[6], 12],

@@ -10,7 +10,7 @@ import { expectNoLeaks } from "./live-tensors.js";
 expectNoLeaks();
 
 describe("data in and out", () => {
-  it("brings typed arrays of every kind through unchanged", () => {
+  it("keeps typed arrays of every kind unchanged", () => {
     const arrays = [
       Float32Array.of(1.5, -0, Infinity, NaN),
       Float64Array.of(1 / 3, -1e300, NaN),
@@ -52,7 +52,7 @@ describe("data in and out", () => {
     });
   });
 
-  it("rounds 16-bit floats as IEEE and bfloat16 ask", () => {
+  it("rounds 16-bit floats as IEEE 754 and bfloat16 specify", () => {
     scope(() => {
       // bfloat16 keeps 8 significant bits: 257 lies halfway between 256 and 258 and goes to the even 256.
       expect(tensor([257, 1.00390625, 3e38], { dtype: "bfloat16" }).toArray()).toEqual([
@@ -60,14 +60,14 @@ describe("data in and out", () => {
         1,
         226 * 2 ** 120,
       ]);
-      // 3e38 is 225.7 of the steps of 2^120 up there.
-      // float16: 2049 is halfway between 2048 and 2050, 70000 is beyond the greatest 65504.
+      // 3e38 is 225.7 steps of 2^120.
+      // float16: 2049 is halfway between 2048 and 2050, 70000 is beyond the maximum 65504.
       expect(tensor([2049, 70000], { dtype: "float16" }).toArray()).toEqual([2048, Infinity]);
       expect(tensor([0.1], { dtype: "bfloat16" }).toTypedArray()).toBeInstanceOf(Float32Array);
     });
   });
 
-  it("turns bool into bytes 0 and 1, whatever the bytes were", () => {
+  it("converts any bytes to bool 0 and 1", () => {
     scope(() => {
       expect(tensor([true, false]).dtype).toBe("bool");
       const made = tensor(Uint8Array.of(0, 7, 255), { dtype: "bool" });
@@ -77,7 +77,7 @@ describe("data in and out", () => {
     });
   });
 
-  it("refuses data that is uneven or does not fit", () => {
+  it("refuses data that is ragged or does not match its shape", () => {
     expect(() => tensor([[1], [2, 3]])).toThrow(
       "tensor: data must be nested evenly, as [2, 1], got [2, 3] at depth 1",
     );
@@ -97,7 +97,7 @@ describe("data in and out", () => {
     expect(() => tensor(undefined)).toThrow(TorchError);
   });
 
-  it("gives int64 exactly or not at all", () => {
+  it("returns int64 exactly or refuses", () => {
     scope(() => {
       const big = tensor(BigInt64Array.of(2n ** 53n + 1n));
       expect(() => big.item()).toThrow("item: 9007199254740993 cannot be a number without loss");
@@ -107,7 +107,7 @@ describe("data in and out", () => {
     });
   });
 
-  it("keeps nested arrays of any even shape, empty ones too", () => {
+  it("keeps nested arrays of any regular shape, including empty ones", () => {
     const shapes = fc.array(fc.nat(3), { maxLength: 4 });
     fc.assert(
       fc.property(
@@ -150,8 +150,8 @@ describe("data in and out", () => {
   });
 });
 
-describe("facts about a tensor", () => {
-  it("are those of the engine", () => {
+describe("properties of a tensor", () => {
+  it("match the engine's", () => {
     scope(() => {
       const a = zeros([2, 3, 4], { dtype: "int16" });
       expect([a.shape, a.dtype, a.device, a.ndim, a.numel()]).toEqual([[2, 3, 4], "int16", "cpu", 3, 24]);
@@ -173,7 +173,7 @@ describe("facts about a tensor", () => {
 });
 
 describe("to", () => {
-  it("converts values and always makes a new handle", () => {
+  it("converts values and always returns a new handle", () => {
     scope(() => {
       const a = tensor([1.7, -2.9, 300]);
       expect(a.to("int64").toArray()).toEqual([1, -2, 300]);
@@ -189,7 +189,7 @@ describe("to", () => {
 });
 
 describe("factories", () => {
-  it("make the values they are named after", () => {
+  it("create the values they are named after", () => {
     scope(() => {
       expect(zeros([2]).toArray()).toEqual([0, 0]);
       expect(ones([1, 2], { dtype: "int32" }).toArray()).toEqual([[1, 1]]);
@@ -213,7 +213,7 @@ describe("factories", () => {
     });
   });
 
-  it("make Tensors", () => {
+  it("create Tensors", () => {
     const made = ones([1]);
     expect(made).toBeInstanceOf(Tensor);
     made.dispose();

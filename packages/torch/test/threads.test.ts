@@ -10,7 +10,7 @@ import { computingCores, boundedThreads, namedThreads, waitingVariables } from "
 
 const source = join(fileURLToPath(new URL("..", import.meta.url)), "src", "index.ts");
 
-/** Runs a module in a process of its own whose environment names no threads but those given. */
+/** Runs a module in a separate process without thread settings in its environment, except those given. */
 function run(code: string, environment: Record<string, string> = {}): { output: string; errors: string } {
   const own = { ...process.env };
   for (const name of Object.keys(own)) if (/^(OMP|GOMP|KMP|MKL)_/u.test(name)) delete own[name];
@@ -29,29 +29,29 @@ function run(code: string, environment: Record<string, string> = {}): { output: 
   return { output: stdout, errors: stderr };
 }
 
-/** What GNU's runtime says of itself when it is loaded. */
+/** The settings that GNU's runtime prints when it is loaded. */
 const shown = (errors: string, name: string) => new RegExp(`${name} = '(.*?)'`, "u").exec(errors)?.[1];
 
-describe("how threads wait", () => {
-  it("is set before GNU's runtime is loaded: a fraction of a millisecond, not its own several", () => {
+describe("spin time of idle threads", () => {
+  it("is set before GNU's runtime is loaded: a fraction of a millisecond instead of several", () => {
     const { errors } = run("torch.ones([1]);", { OMP_DISPLAY_ENV: "VERBOSE" });
     const turns = Number(shown(errors, "GOMP_SPINCOUNT"));
     expect(turns).toBeGreaterThanOrEqual(100);
-    // A turn takes at least a nanosecond.
+    // An iteration takes at least a nanosecond.
     expect(turns).toBeLessThanOrEqual(350_000);
-    // What the runtime takes where nothing is said.
+    // The runtime's default.
     expect(turns).not.toBe(300_000);
   });
 
   it.each([
     [{ GOMP_SPINCOUNT: "777" }, "777"],
     [{ OMP_WAIT_POLICY: "PASSIVE" }, "0"],
-  ])("is the user's where they say so: %j", (environment, expected) => {
+  ])("is the user's if set: %j", (environment, expected) => {
     const { errors } = run("torch.ones([1]);", { OMP_DISPLAY_ENV: "VERBOSE", ...environment });
     expect(shown(errors, "GOMP_SPINCOUNT")).toBe(expected);
   });
 
-  it("is as long on every processor, whatever a turn of the loop takes there", () => {
+  it("is the same on every processor, for any duration of a loop iteration", () => {
     const turns = (nanoseconds: number) =>
       Number(new Map(waitingVariables({}, nanoseconds)).get("GOMP_SPINCOUNT"));
     expect(turns(25) * 25).toBeCloseTo(350_000, -2);
@@ -59,7 +59,7 @@ describe("how threads wait", () => {
     expect(turns(0)).toBeLessThan(1e7);
   });
 
-  it("leaves alone each runtime that the user has told how to wait", () => {
+  it("leaves runtimes unchanged that the user has configured", () => {
     const names = (environment: Record<string, string>) =>
       waitingVariables(environment, 25).map(([name]) => name);
     expect(names({})).toEqual(["GOMP_SPINCOUNT", "KMP_BLOCKTIME"]);
@@ -70,7 +70,7 @@ describe("how threads wait", () => {
   });
 });
 
-describe("how many cores compute", () => {
+describe("the number of computing cores", () => {
   const cpuinfo = (...cores: [processor: number, package_: number, core: number][]) =>
     cores
       .map(
@@ -96,20 +96,20 @@ describe("how many cores compute", () => {
     ["those that the process may run on", "0-1,4-5", 0, 2],
     ["a core of which both hyper-threads are allowed once", "2,6", 0, 1],
     ["no more than the quota", "0-7", 2, 2],
-    ["whole threads only", "0-7", 2.9, 2],
-    ["one at least", "0-7", 0.3, 1],
-    ["what there is, where the quota is more", "0-7", 64, 4],
+    ["only whole threads", "0-7", 2.9, 2],
+    ["at least one", "0-7", 0.3, 1],
+    ["all cores, if the quota is larger", "0-7", 64, 4],
   ])("%s", (_, list, quota, cores) => {
     expect(computingCores(quota, { cpuinfo: eight, status: status(list) })).toBe(cores);
   });
 
-  it("counts processors where the system does not name cores (ARM)", () => {
+  it("counts processors if the system does not list cores (ARM)", () => {
     const arm = "processor\t: 0\nBogoMIPS\t: 50\n\nprocessor\t: 1\nBogoMIPS\t: 50\n";
     expect(computingCores(0, { cpuinfo: arm, status: status("0-1") })).toBe(2);
     expect(computingCores(0, { cpuinfo: "", status: "" })).toBeGreaterThanOrEqual(1);
   });
 
-  it("follows the quota of the control groups when the engine is loaded", () => {
+  it("respects the quota of the control groups when the engine is loaded", () => {
     const root = mkdtempSync(join(tmpdir(), "astra-system-"));
     const write = (path: string, text: string) => {
       mkdirSync(dirname(join(root, path)), { recursive: true });
@@ -133,12 +133,12 @@ describe("how many cores compute", () => {
     [{ OMP_NUM_THREADS: "" }, null],
     [{ OMP_NUM_THREADS: "many" }, null],
     [{}, null],
-  ])("is the user's number where they name one: %j", (environment, count) => {
+  ])("is the user's number if set: %j", (environment, count) => {
     expect(namedThreads(environment)).toBe(count);
   });
 });
 
-describe("the most threads", () => {
+describe("the maximum number of threads", () => {
   it.each<[Record<string, string>, [string, string][]]>([
     [{ OMP_NUM_THREADS: "64" }, []],
     [{ OMP_NUM_THREADS: "65" }, [["OMP_NUM_THREADS", "64"]]],
@@ -152,11 +152,11 @@ describe("the most threads", () => {
     ],
     [{ OMP_NUM_THREADS: "many" }, []],
     [{}, []],
-  ])("stand for more: %j", (environment, bounded) => {
+  ])("replaces larger numbers: %j", (environment, bounded) => {
     expect(boundedThreads(environment, 64)).toEqual(bounded);
   });
 
-  it("are those of setThreads, too", () => {
+  it("also limits setThreads", () => {
     const { output } = run(
       `try { torch.setThreads(100000); } catch (error) { console.log(error.name, error.message); }`,
     );
@@ -164,7 +164,7 @@ describe("the most threads", () => {
   });
 });
 
-describe("how many threads models get", () => {
+describe("the number of threads for models", () => {
   const code = `
     const claims = [];
     const say = () => console.log(torch.threads());
@@ -181,13 +181,13 @@ describe("how many threads models get", () => {
     small(); say();
     console.log(cores);`;
 
-  it("one where all in use are small, else all cores; the caller's number stays", () => {
+  it("is one if all models in use are small, else all cores; the caller's number takes precedence", () => {
     const lines = run(code).output.trim().split("\n").map(Number);
     const cores = lines.pop()!;
     expect(lines).toEqual([cores, 1, cores, cores, 1, 3, 3, 1, cores]);
   });
 
-  it("the user's number, whatever is in use", () => {
+  it("is the user's number for any models in use", () => {
     const { output } = run(
       `const made = torch.empty([10]); torch.claimThreads([made]); console.log(torch.threads());`,
       { OMP_NUM_THREADS: "2" },

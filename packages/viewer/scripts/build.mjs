@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 /**
- * Makes the page of `astra-rl report`: one HTML file with its script and style inside, as dist/page/report.html of the
- * package astra-rl, which fills the records in.
+ * Builds the page of `astra-rl report`: one HTML file with inlined script and style, dist/page/report.html of the
+ * package @astra-rl/report, which inserts the records.
  *
  *   node packages/viewer/scripts/build.mjs
  */
@@ -16,7 +16,7 @@ const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const made = join(root, "dist");
 const target = join(root, "..", "report", "dist", "page", "report.html");
 
-/** What the page may do, as a policy of its own: run the script that was built into it, and reach nothing. */
+/** The page's content security policy: it may run the built script, and make no requests. */
 export function policyOf(page) {
   const scripts = [...page.matchAll(/<script type="module"[^>]*>([\s\S]*?)<\/script>/g)];
   if (scripts.length !== 1) throw new Error(`the page must have one script, and has ${scripts.length}`);
@@ -39,7 +39,7 @@ await build({
   oxc: { jsx: { runtime: "automatic", importSource: "preact" } },
   build: { outDir: made, emptyOutDir: true, target: "es2022", reportCompressedSize: false },
 });
-// Formatters move white space about; astra-rl looks for precisely this.
+// Formatters change white space; astra-rl looks for exactly this.
 const page = readFileSync(join(made, "index.html"), "utf8").replace(
   /(<script type="application\/json" id="records">)\s*null\s*(<\/script>)/,
   "$1null$2",
@@ -51,7 +51,7 @@ const withPolicy = page.replace(
 );
 if (withPolicy === page) throw new Error("the page has no charset to put its policy behind");
 mkdirSync(dirname(target), { recursive: true });
-// Whole or not at all: a report may be written at the same time.
+// Atomic: a report may be written at the same time.
 writeFileSync(`${target}.${process.pid}`, withPolicy);
 renameSync(`${target}.${process.pid}`, target);
 rmSync(made, { recursive: true, force: true });

@@ -6,7 +6,7 @@ import { Term } from "./terms.js";
 
 const HIGH = 260;
 const LEFT = 52;
-/** Where names have room. */
+/** Space for names. */
 const RIGHT = 175;
 const BOTTOM = 34;
 
@@ -65,7 +65,7 @@ export function ByTurn({ report: { evaluations, comparison } }: { report: Report
   );
 }
 
-/** Places of names, moved down where they would overlap. */
+/** Positions of names, moved down if they would overlap. */
 function apart(places: readonly number[]): number[] {
   const moved = [...places];
   let above = -Infinity;

@@ -13,9 +13,9 @@ export interface ChartLine {
   /** Ascending; one for each value. */
   x: readonly number[];
   y: Values;
-  /** Pale lines are a background without a name; points are joined. Default "line". */
+  /** Pale lines are a background without a name; "points" draws connected points. Default "line". */
   kind?: "line" | "pale" | "points";
-  /** Whether its name is in the readout alone, and not at its end. */
+  /** Whether its name is only in the readout, not at its end. */
   isMinor?: boolean;
   /** An area around the line. */
   band?: { lower: Values; upper: Values };
@@ -34,7 +34,7 @@ export interface ChartProps {
 }
 
 const HEIGHT = 220;
-/** Where a name at the end of a line has room. */
+/** Space for a name at the end of a line. */
 const WIDE = 420;
 const NAMED = 110;
 
@@ -99,7 +99,7 @@ export function Chart({ title, lines, axis, isShare = false }: ChartProps) {
   );
 }
 
-/** The last value known at a place; at the end where no place is given. */
+/** The last known value at a position; at the end if none is given. */
 function valueAt({ x, y }: ChartLine, place: number | null): number | null {
   let known: number | null = null;
   for (const [index, value] of y.entries()) {
@@ -109,7 +109,7 @@ function valueAt({ x, y }: ChartLine, place: number | null): number | null {
   return known;
 }
 
-/** All lines over the places that any of them has: uPlot wants one list of places. */
+/** All lines over the union of their positions: uPlot needs a single list. */
 export function align(lines: readonly ChartLine[]): uPlot.AlignedData {
   const places = [...new Set(lines.flatMap(({ x }) => x))].sort((a, b) => a - b);
   const rowOf = new Map(places.map((place, row) => [place, row]));
@@ -149,7 +149,7 @@ function plot(
       series.push({
         stroke: isPale ? `color-mix(in srgb, ${stroke} 35%, transparent)` : stroke,
         width: isPale ? 1 : 2,
-        // Other lines have places of their own.
+        // Other lines have different positions.
         spanGaps: true,
         points: { show: kind === "points", size: 7, fill: stroke },
       }) - 1;
@@ -190,7 +190,7 @@ function plot(
   };
 }
 
-/** Writes the name of each line at its last point; names that would overlap are moved apart. */
+/** Writes the name of each line at its last point; overlapping names are moved apart. */
 function nameEnds(self: uPlot, ends: readonly { index: number; name: string; stroke: string }[]): void {
   if (self.width < WIDE) return;
   const { ctx, bbox } = self;

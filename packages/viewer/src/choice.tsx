@@ -1,4 +1,4 @@
-/** A choice among few, with its name. */
+/** A select element with a label. */
 export function Choice<T extends string | number>({
   name,
   value,
@@ -27,7 +27,7 @@ export function Choice<T extends string | number>({
   );
 }
 
-/** A box to tick, with what it stands for. */
+/** A checkbox with a label. */
 export function Tick({
   name,
   checked,

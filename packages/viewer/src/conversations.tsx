@@ -25,16 +25,16 @@ const OUTCOMES: readonly [Outcome, string][] = [
   ["harmful", "a harmful response"],
   ["harmless-probes", "a harmful response, harmless probes only"],
   ["errors", "errors"],
-  ["all", "whatever came"],
+  ["all", "all outcomes"],
 ];
 
 const ORDERS: readonly [Order, string][] = [
   ["likely", "likeliest first"],
   ["harm", "most harmful first"],
-  ["given", "as they were run"],
+  ["given", "in the order of the run"],
 ];
 
-/** What was found: the conversations of an evaluation, to be searched. */
+/** The conversations of an evaluation, with search and filters. */
 export function Conversations({ evaluations }: { evaluations: ReportEvaluation[] }) {
   const id = useId();
   const [chosen, setChosen] = useState(evaluations.length - 1);
@@ -43,7 +43,7 @@ export function Conversations({ evaluations }: { evaluations: ReportEvaluation[]
   const [query, setQuery] = useState("");
   const [limit, setLimit] = useState(PAGE);
   const evaluation = evaluations[chosen]!;
-  // Records of before it was measured do not say it of any rollout.
+  // Older records do not have it for any rollout.
   const knowsProbes = evaluations.some(knowsHarmlessProbes);
   const outcomes = OUTCOMES.filter(([name]) => knowsProbes || name !== "harmless-probes");
   const [once, setOnce] = useState(true);
@@ -82,11 +82,11 @@ export function Conversations({ evaluations }: { evaluations: ReportEvaluation[]
         )}
         <Choice name="With" value={outcome} options={outcomes} onChange={first(setOutcome)} />
         <Choice name="Order" value={order} options={ORDERS} onChange={first(setOrder)} />
-        <Tick name="The same probes once" checked={once} onChange={first(setOnce)} />
+        <Tick name="Group identical probes" checked={once} onChange={first(setOnce)} />
       </form>
       <p class="note" role="status">
         {found.length === 0
-          ? "No conversation is like that."
+          ? "No conversation matches."
           : `${rollouts} ${rollouts === 1 ? "conversation" : "conversations"}${found.length < rollouts ? `, ${found.length} different in their probes` : ""}${found.length > limit ? `, the first ${limit} shown` : ""}.`}
       </p>
       <ol class="conversations">
@@ -114,11 +114,11 @@ interface TalkProps {
   conversation: Conversation;
   threshold: number;
   query: string;
-  /** Place of its evaluation in the report, for a link. */
+  /** Index of its evaluation in the report, for a link. */
   evaluation: number;
 }
 
-/** The conversation that the address names. */
+/** The conversation named in the address. */
 function Selected({ evaluations }: { evaluations: ReportEvaluation[] }) {
   const place = usePlace();
   const section = useRef<HTMLDivElement>(null);
@@ -148,7 +148,7 @@ function Selected({ evaluations }: { evaluations: ReportEvaluation[] }) {
   );
 }
 
-/** A button that says for a moment that it did it. */
+/** A button that briefly confirms its action. */
 function CopyButton({ name, text }: { name: string; text: () => string }) {
   const [said, setSaid] = useState<string | null>(null);
   return (
@@ -156,7 +156,7 @@ function CopyButton({ name, text }: { name: string; text: () => string }) {
       type="button"
       class="small"
       onClick={() => {
-        // A page may be forbidden to write to the clipboard.
+        // Writing to the clipboard may not be permitted.
         Promise.resolve(navigator.clipboard?.writeText(text()) ?? Promise.reject(new Error("no clipboard")))
           .then(() => setSaid("Copied"))
           .catch(() => setSaid("Not allowed here"));
@@ -175,7 +175,7 @@ function linkTo(evaluation: number, index: number): string {
   return `${location.href.split("#")[0]}#${place}`;
 }
 
-/** One conversation; its harmful texts are blurred until they are asked for. */
+/** One conversation; its harmful texts are blurred until shown. */
 export function Talk({ conversation, threshold, query, evaluation }: TalkProps) {
   const open = useRevealed();
   const { turns, count, nll, index: number } = conversation;
@@ -220,7 +220,7 @@ function Turn({
   query,
 }: {
   turn: EvaluationTurn;
-  /** Whether its harmful texts were asked for. */
+  /** Whether its harmful texts are shown. */
   isAsked: boolean;
   threshold: number;
   query: string;

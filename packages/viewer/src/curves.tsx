@@ -11,7 +11,7 @@ interface CurveKey {
   key: string;
   name: string;
   color: string;
-  /** Known at some steps only. */
+  /** Known only at some steps. */
   sparse?: boolean;
   lower?: string;
   upper?: string;
@@ -20,7 +20,7 @@ interface CurveKey {
 interface Curve {
   title: string;
   isShare?: boolean;
-  /** Keys of metrics.jsonl with a name and a color; those that a run does not have are left out. */
+  /** Keys of metrics.jsonl with a name and a color; those that a run lacks are omitted. */
   keys: CurveKey[];
 }
 
@@ -67,7 +67,7 @@ const CURVES: readonly Curve[] = [
   { title: "Loss", keys: [{ key: "loss", name: "loss", color: "--blue" }] },
 ];
 
-/** Colors of runs, one after the other. */
+/** Colors of runs, in order. */
 export const RUN_COLORS = [
   "--blue",
   "--orange",
@@ -109,7 +109,7 @@ function hours(seconds: number): string {
     : `${Math.floor(total / 60)}:${pad(total % 60)} min`;
 }
 
-/** Where each step lies on an axis: times and tokens add up. */
+/** Position of each step on an axis: times and tokens are cumulative. */
 export function placesOf(metrics: readonly MetricsRecord[], axis: AxisName): number[] {
   if (axis === "step") return metrics.map(({ step }) => step);
   let sum = 0;
@@ -123,7 +123,7 @@ export function placesOf(metrics: readonly MetricsRecord[], axis: AxisName): num
   });
 }
 
-/** The course of one run, or of several over each other. */
+/** The curves of one run, or of several overlaid. */
 export function Curves({ report: { runs, groups } }: { report: Pick<ReportRecord, "runs" | "groups"> }) {
   const [axis, setAxis] = useState<AxisName>("step");
   const [grouped, setGrouped] = useState(true);
@@ -147,7 +147,7 @@ export function Curves({ report: { runs, groups } }: { report: Pick<ReportRecord
       <h2 id="curves-title">Training</h2>
       <div class="controls">
         {!isGrouped && <Choice name="Across" value={axis} options={AXIS_NAMES} onChange={setAxis} />}
-        {groups.length > 0 && <Tick name="Seeds together" checked={grouped} onChange={setGrouped} />}
+        {groups.length > 0 && <Tick name="Combine seeds" checked={grouped} onChange={setGrouped} />}
       </div>
       <p class="note">
         {isGrouped
@@ -169,7 +169,7 @@ export function Curves({ report: { runs, groups } }: { report: Pick<ReportRecord
   );
 }
 
-/** One run: training trees and dev prompts in colors of their own, single steps as a pale background. */
+/** One run: training trees and dev prompts in different colors, single steps as a pale background. */
 function runLines({ keys }: Curve, metrics: readonly MetricsRecord[], axis: AxisName): ChartLine[] {
   const x = placesOf(metrics, axis);
   const half = halfWindow(metrics.length);

@@ -4,7 +4,7 @@ import { modelOf, roleOf, section, shortName, textOf, type Section } from "./nam
 import { shown } from "./shown.js";
 import { Table } from "./table.js";
 
-/** Who was tested, who judged, and from which score on an answer counts as harmful: no rate means anything without. */
+/** The tested models, the scorer, and the threshold of harm: no rate is meaningful without these. */
 export function Measured({ report, of }: { report: ReportRecord; of: ReportEvaluation }) {
   const configuration = report.runs.find(({ label }) => label === of.run)?.configuration ?? null;
   const scorer = (of.measured?.scorer as Section) ?? section(configuration, "scorer");
@@ -16,9 +16,9 @@ export function Measured({ report, of }: { report: ReportRecord; of: ReportEvalu
     ["Judged by", judge === null || model === null ? judge : `${judge} ${shortName(model)}`],
     ["Harmful from", judge === "none" ? null : String(of.summary.harm_threshold)],
   ];
-  // The probes were chosen by their success: what that took stands beside what they achieve.
+  // The probes were chosen by their success: show the number of answers used for that.
   const search = of.measured?.search;
-  if (search !== undefined) facts.push(["Answers that the search took", whole(search.queries)]);
+  if (search !== undefined) facts.push(["Target answers used by the search", whole(search.queries)]);
   return (
     <p class="measured">
       {facts.map(([name, value]) => (
@@ -30,7 +30,7 @@ export function Measured({ report, of }: { report: ReportRecord; of: ReportEvalu
   );
 }
 
-/** Options of a section beside its type, as "key value" words. */
+/** Options of a section other than its type, as "key value" words. */
 function optionsOf(value: Section, leaveOut: readonly string[] = []): string {
   return Object.entries(value ?? {})
     .filter(([key, option]) => key !== "type" && !leaveOut.includes(key) && textOf(option) !== null)
@@ -88,7 +88,7 @@ function stepsText(done: number, training: Section): string | null {
   return `${done < planned ? `${whole(done)} of ${whole(planned)}` : whole(done)}${trees}`;
 }
 
-/** What the runs were, and all there is to know of them on request. */
+/** The settings of the runs, with all details on request. */
 export function Facts({ report }: { report: ReportRecord }) {
   if (report.runs.length === 0) return null;
   return (
@@ -133,7 +133,7 @@ export function Differences({ report: { runs, differences } }: { report: ReportR
   );
 }
 
-/** A record as it is, for whoever wants to know. */
+/** A complete record. */
 function Whole({ title, value }: { title: string; value: unknown }) {
   const lines = JSON.stringify(value, null, 2).split("\n").map(shownLine);
   return (

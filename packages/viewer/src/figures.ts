@@ -1,4 +1,4 @@
-/** "–" means unknown, and never 0. */
+/** "–" means unknown, never 0. */
 const UNKNOWN = "–";
 
 type Figure = number | null | undefined;

@@ -10,17 +10,17 @@ import { OverSeeds } from "./over-seeds.js";
 import { shown } from "./shown.js";
 import { Term } from "./terms.js";
 
-/** What came out: a sentence, three figures that belong together, and the likeliest attack. */
+/** The main result: a sentence, three figures, and the likeliest attack. */
 export function Finding({ report }: { report: ReportRecord }) {
   const { evaluations, comparison } = report;
   const last = comparison === null ? evaluations.at(-1) : evaluations[comparison.after];
   if (last === undefined) return <Underway report={report} />;
-  // With other doubts the figures hold; they are told below.
+  // With other doubts the figures are valid; the doubts are shown below.
   const saysNothing = last.summary.doubts.some(({ about }) => about === "figures");
   const [rate] = knownRates([last.summary]);
   const at = evaluations.indexOf(last);
   const before = comparison === null ? undefined : evaluations[comparison.before];
-  // One seed is no headline where there are several.
+  // With several seeds, a single one is not the headline.
   const isOfSeeds = report.seeds.some(({ runs }) => runs.some((run) => report.runs[run]!.label === last.run));
   return (
     <section id="finding" class="finding" aria-labelledby="finding-title">
@@ -123,7 +123,7 @@ function BestAttack({ evaluation, index }: { evaluation: ReportEvaluation; index
   );
 }
 
-/** A run without an evaluation: what its training says so far. */
+/** A run without an evaluation: its training metrics so far. */
 function Underway({ report: { runs } }: { report: ReportRecord }) {
   const metrics = runs.flatMap((run) => run.metrics.slice(-1).map((last) => ({ run, last })));
   if (metrics.length === 0) return null;

@@ -6,16 +6,16 @@ export type Order = "likely" | "harm" | "given";
 
 /** A rollout, or several with the same probes. */
 export interface Conversation {
-  /** Place of the first in the evaluation, from 0. */
+  /** Index of the first in the evaluation, from 0. */
   index: number;
   turns: EvaluationTurn[];
   /** Rollouts with these probes. */
   count: number;
-  /** Highest score of a response; null where none is known. */
+  /** Highest score of a response; null if none is known. */
   harm: number | null;
-  /** Whether a harmful response came behind harmless probes only, as the evaluation judged it. */
+  /** Whether a harmful response followed only harmless probes, as judged by the evaluation. */
   harmlessProbes: boolean;
-  /** Mean −log P of a probe token in nats; null where it is not measured. */
+  /** Mean −log P of a probe token in nats; null if not measured. */
   nll: number | null;
   failed: boolean;
 }
@@ -23,13 +23,13 @@ export interface Conversation {
 export interface Filter {
   outcome: Outcome;
   order: Order;
-  /** Searched for in prompts, probes and responses, whatever their case. */
+  /** Searched for in prompts, probes and responses, ignoring case. */
   query: string;
   /** Whether rollouts with the same probes are shown once. */
   once: boolean;
 }
 
-/** The conversations of an evaluation that a filter lets through, in its order. */
+/** The conversations of an evaluation that match a filter, in its order. */
 export function findConversations(
   { summary, details }: Pick<ReportEvaluation, "summary" | "details">,
   { outcome, order, query, once }: Filter,
@@ -60,7 +60,7 @@ const orders: Record<"likely" | "harm", (a: Conversation, b: Conversation) => nu
 export const conversationAt = ({ details }: Pick<ReportEvaluation, "details">, index: number): Conversation =>
   conversation(details[index]!, index);
 
-/** The messages before the first probe: by whom, and the text. */
+/** The messages before the first probe: speaker and text. */
 export function promptOf({
   turns: [first],
 }: Pick<Conversation, "turns">): readonly (readonly [string, string])[] {
@@ -78,7 +78,7 @@ export function textOf(conversation: Conversation): string {
   return [...prompt, ...lines].join("\n");
 }
 
-/** Whether an evaluation says of its rollouts if they succeeded with harmless probes only. */
+/** Whether an evaluation records for its rollouts if they succeeded with harmless probes only. */
 export function knowsHarmlessProbes({ details }: Pick<ReportEvaluation, "details">): boolean {
   return details.some(({ overall }) => typeof overall["harmless_probe_success"] === "boolean");
 }
@@ -121,11 +121,11 @@ function contains({ turns }: Conversation, wanted: string): boolean {
   );
 }
 
-/** A text in pieces, of which every second is what was searched for. */
+/** A text in pieces, of which every second matches the search. */
 export function matches(text: string, query: string): string[] {
   const wanted = query.trim().toLowerCase();
   const lower = text.toLowerCase();
-  // A few letters have another length in lower case; then nothing can be marked at its place.
+  // A few letters have another length in lower case; then matches cannot be located.
   if (wanted === "" || lower.length !== text.length) return [text];
   const pieces: string[] = [];
   let from = 0;

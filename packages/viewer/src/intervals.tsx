@@ -12,7 +12,7 @@ export function Intervals({ report: { evaluations, comparison } }: { report: Rep
       evaluations.map(({ summary }) => rate.interval?.(summary)?.upper ?? rate.value(summary) ?? 0),
     ),
   );
-  // Low rates are what hardened models are about: the bars zoom in on them.
+  // Hardened models have low rates: the bars zoom in on them.
   const scale = SCALES.find((end) => end >= highest) ?? 1;
   return (
     <div class="intervals" aria-hidden="true">
@@ -76,7 +76,7 @@ function Bar({
   );
 }
 
-/** An interval in words; nothing where none is known. */
+/** An interval in words; nothing if unknown. */
 export function Interval({ interval }: { interval: Pick<IntervalRecord, "lower" | "upper"> | null }) {
   return interval === null ? null : (
     <small>

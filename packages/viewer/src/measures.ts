@@ -2,7 +2,7 @@ import type { EvaluationSummary } from "@astra-rl/records";
 import { FIGURES, figureOf, SEED_FIGURES, type Figure } from "@astra-rl/records/figures";
 import { percent, plain, whole } from "./figures.js";
 
-/** What a tester is for: the page shows it first. */
+/** The main figure of a tester: shown first. */
 export const HEADLINE: Figure = figureOf("harmless_probe_success_rate");
 
 const headlineFirst = <F extends Figure>(figures: readonly F[]): F[] =>

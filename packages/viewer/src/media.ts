@@ -1,6 +1,6 @@
 import { useEffect, useState } from "preact/hooks";
 
-/** Whether a media query matches, now and whenever that changes. */
+/** Whether a media query matches, updated on changes. */
 export function useMedia(media: string): boolean {
   const [matches, setMatches] = useState(() => matchMedia(media).matches);
   useEffect(() => {
@@ -12,5 +12,5 @@ export function useMedia(media: string): boolean {
   return matches;
 }
 
-/** Whether the window is as narrow as a phone, so that drawings must have fewer units across to stay legible. */
+/** Whether the window is as narrow as a phone, so that drawings need a smaller width in units to stay legible. */
 export const useNarrow = () => useMedia("(max-width: 40rem)");

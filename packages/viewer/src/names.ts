@@ -11,11 +11,11 @@ export const section = (value: unknown, key: string): Section => {
 export const textOf = (value: unknown): string | null =>
   typeof value === "string" || typeof value === "number" ? shown(String(value)) : null;
 
-/** The last part of a path; a model id or an embedded name as it is. */
+/** The last part of a path; a model id or an embedded name unchanged. */
 export const shortName = (model: string) =>
   /^([/~.]|[A-Za-z]:)/.test(model) ? (model.split(/[/\\]/).filter(Boolean).at(-1) ?? model) : model;
 
-/** A model by its name, whether it is given as one or as a section. */
+/** The name of a model, given as a name or as a section. */
 export function modelOf(setting: unknown): string | null {
   if (Array.isArray(setting))
     return setting.map((each) => shortName(modelOf(each) ?? "?")).join(", ") || null;
@@ -26,11 +26,11 @@ export function modelOf(setting: unknown): string | null {
   return textOf(setting) ?? textOf(path) ?? textOf(model) ?? textOf(type);
 }
 
-/** A role's model of a configuration; a role without one is the custom system's. */
+/** A role's model in a configuration; without one, it is the custom system's. */
 export const roleOf = (configuration: ReportRun["configuration"], role: "tester" | "target"): string | null =>
   modelOf(section(configuration, "models")?.[role]) ?? textOf(section(configuration, "system")?.["type"]);
 
-/** What was trained against what. */
+/** Which tester was trained against which target. */
 export function titleOf({ runs, evaluations }: ReportRecord): string {
   const pairs = runs.flatMap(({ configuration }) => (configuration === null ? [] : [configuration]));
   const measured = evaluations.map((evaluation) => evaluation.measured).filter((found) => found !== null);

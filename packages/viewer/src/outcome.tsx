@@ -9,7 +9,7 @@ import { shown } from "./shown.js";
 import { Table, type Cell } from "./table.js";
 import { Term } from "./terms.js";
 
-/** Before and after: rates with their intervals as a picture, and all figures as a table. */
+/** Before and after: rates with their intervals as a chart, and all figures as a table. */
 export function Outcome({ report }: { report: ReportRecord }) {
   const { evaluations, comparison } = report;
   const headings = [
@@ -49,7 +49,7 @@ interface FigureRow {
   name: string;
   /** One for each evaluation. */
   cells: Cell[];
-  /** Of the last from the first, where evaluations are compared. */
+  /** Difference of the last from the first, if evaluations are compared. */
   difference?: Cell;
 }
 
@@ -87,7 +87,7 @@ function figuresOf({ evaluations, comparison }: ReportRecord): FigureRow[] {
         ]
       : []),
     ...triesOf(summaries).map((attempts) => ({
-      name: `Success within ${attempts} tries from a prompt`,
+      name: `Success within ${attempts} attempts from a prompt`,
       cells: summaries.map(({ success_by_attempts: tries = [] }) =>
         percent(tries.find((each) => each.attempts === attempts)?.rate ?? null),
       ),
@@ -147,7 +147,7 @@ function TargetCell({ found }: { found: TargetSummary | undefined }) {
   );
 }
 
-/** The numbers of tries that are shown: powers of two, and the most. */
+/** The numbers of attempts that are shown: powers of two, and the maximum. */
 function triesOf(summaries: readonly EvaluationSummary[]): number[] {
   const most = Math.max(1, ...summaries.map(({ success_by_attempts: tries }) => tries?.length ?? 1));
   const powers = [2, 4, 8, 16, 32, 64].filter((attempts) => attempts < most);
@@ -160,7 +160,7 @@ function scorerOf(measured: ReportRecord["evaluations"][number]["measured"]): st
   return typeof model === "string" ? `${type} ${model}` : type;
 }
 
-/** Evaluations of different runs are no before and after. */
+/** Evaluations of different runs are not "before and after". */
 function headingOf(evaluations: ReportRecord["evaluations"], comparison: ReportRecord["comparison"]): string {
   if (comparison === null) return evaluations.length > 1 ? "Evaluations" : "Evaluation";
   const [before, after] = [evaluations[comparison.before]!, evaluations[comparison.after]!];
@@ -168,11 +168,11 @@ function headingOf(evaluations: ReportRecord["evaluations"], comparison: ReportR
   return isOneRun || /before/i.test(before.label) ? "Before and after" : "Comparison";
 }
 
-/** That figures say nothing of the target, and why; nothing where they do say something. */
+/** Reports that the figures are inconclusive, and why; nothing if they are conclusive. */
 export function NoVerdict({ of, doubts }: { of: string; doubts: readonly Doubt[] }) {
   if (doubts.length === 0) return null;
   const figures = doubts.filter(({ about }) => about === "figures");
-  // The figures hold, but little harm is no evidence of safety.
+  // The figures are valid, but little harm is no evidence of safety.
   const doubtful = figures.length === 0;
   return (
     <p class="no-verdict" role="alert">

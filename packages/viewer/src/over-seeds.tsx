@@ -5,7 +5,7 @@ import { SEED_ORDERED, written } from "./measures.js";
 import { shown } from "./shown.js";
 import { Term } from "./terms.js";
 
-/** The finding of several seeds: for each configuration a sentence and its figures as means over seeds. */
+/** The main result over several seeds: for each configuration a sentence and its figures as means over seeds. */
 export function OverSeeds({ report }: { report: ReportRecord }) {
   return (
     <>
@@ -33,10 +33,10 @@ function sentence(found: SeedSummary, { evaluations }: ReportRecord): string {
   const left =
     without === 0
       ? ""
-      : ` ${whole(without)} more gave no verdict and ${without === 1 ? "is" : "are"} left out.`;
+      : ` ${whole(without)} more gave no verdict and ${without === 1 ? "is" : "are"} excluded.`;
   if (figure === null) return `${of}no seed gave a verdict.${left}`;
   const isDoubtful = counted.some((at) => evaluations[at]!.summary.doubts.length > 0);
-  const doubt = isDoubtful ? " What is doubtful about it stands below." : "";
+  const doubt = isDoubtful ? " See the doubts below." : "";
   return (
     `${of}Over ${whole(figure.n_seeds)} ${figure.n_seeds === 1 ? "seed" : "seeds"}, the target gave a harmful answer${to} in ` +
     `${percent(figure.mean)} of conversations on average.${left}${doubt}`

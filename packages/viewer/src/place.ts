@@ -1,14 +1,14 @@
 import { useEffect, useState } from "preact/hooks";
 
 /**
- * Where a page is, in its address after "#", so that a link to it shows the same: `e` and `c` are an evaluation and a
+ * The state of the page, in its address after "#", so that a link shows the same: `e` and `c` are an evaluation and a
  * conversation, `r`, `g` and `n` a run, one of its graphs and a node; `run` and `file` are what `astra-rl view` shows.
  */
 export type Place = URLSearchParams;
 
 export const placeNow = (): Place => new URLSearchParams(location.hash.slice(1));
 
-/** Goes to a place; null removes a part of it. */
+/** Changes the state; null removes a part of it. */
 export function goTo(parts: Record<string, string | number | null>): void {
   const place = placeNow();
   for (const [key, value] of Object.entries(parts)) {
@@ -28,7 +28,7 @@ export function usePlace(): Place {
   return place;
 }
 
-/** A whole number of a place; null if it has none. */
+/** A whole number in the state; null if absent. */
 export function numberIn(place: Place, key: string): number | null {
   const text = place.get(key);
   return text !== null && /^\d{1,9}$/u.test(text) ? Number(text) : null;

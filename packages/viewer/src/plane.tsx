@@ -10,7 +10,7 @@ import { Term } from "./terms.js";
 const HIGH = 360;
 const LEFT = 44;
 const BOTTOM = 48;
-/** Dots of one evaluation; more would be slow, and no clearer. */
+/** Maximum dots of one evaluation; more would be slow without being clearer. */
 const MOST = 1000;
 
 interface Dots {
@@ -23,7 +23,7 @@ interface Dots {
   drawn: Conversation[];
 }
 
-/** Harm against likelihood: what is both is what will happen to users. */
+/** Harm against likelihood: attacks that are both will happen to users. */
 export function Plane({ report: { evaluations, comparison } }: { report: ReportRecord }) {
   const wide = useNarrow() ? 380 : 640;
   const dots = useMemo(() => dotsOf(evaluations, comparison), [evaluations, comparison]);
@@ -125,7 +125,7 @@ function dotsOf(evaluations: readonly ReportEvaluation[], comparison: ReportReco
   });
 }
 
-/** Whether the harm found is likely: against what the untrained tester says, or against the median of all. */
+/** Whether the harm found is likely, compared with the median of the first evaluation. */
 function likelyShare(dots: readonly Dots[]): string {
   const after = dots.at(-1)!;
   const before = dots[0]!;

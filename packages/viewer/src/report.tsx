@@ -19,14 +19,14 @@ export function Report({ report }: { report: ReportRecord }) {
     <Page
       kind="ASTRA-RL report"
       title={titleOf(report)}
-      footer="This file holds everything it shows and reaches nothing. Texts were written by language models."
+      footer="This file contains all its data and makes no requests. Texts were written by language models."
     >
       <Sections report={report} sources={sources} />
     </Page>
   );
 }
 
-/** What is around everything on a page. */
+/** The frame of a page. */
 export function Page({
   kind,
   title,
@@ -54,7 +54,7 @@ export function Page({
   );
 }
 
-/** Everything that there is to say of runs and evaluations; the finding first, settings last. */
+/** Everything about runs and evaluations; the main result first, settings last. */
 export function Sections({
   report,
   sources,

@@ -4,10 +4,10 @@ import { Tick } from "./choice.js";
 
 const Revealed = createContext(false);
 
-/** Whether the reader asked for all harmful texts. */
+/** Whether all harmful texts are shown. */
 export const useRevealed = (): boolean => useContext(Revealed);
 
-/** Harmful texts are blurred until they are asked for: one by one, or all of the page here. */
+/** Harmful texts are blurred until shown: one by one, or here all of the page. */
 export function Revealing({ children }: { children: ComponentChildren }) {
   const [revealed, setRevealed] = useState(false);
   return (

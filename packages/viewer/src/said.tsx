@@ -3,18 +3,18 @@ import { useRevealed } from "./revealed.js";
 import { shown, visible } from "./shown.js";
 import { plain } from "./figures.js";
 
-/** Nats at which a token is as dark as it gets. */
+/** Nats at which a token has maximum darkness. */
 const DARKEST = 8;
 
 /** Whether a text is harmful, or of unknown harm. */
 export const mayBeHarmful = (score: number | null, threshold: number) => score === null || score >= threshold;
 
 /**
- * A model's text: as text and nothing else, in its own direction. It is blurred unless the page's texts are shown.
+ * A model's text: as plain text, in its own direction. It is blurred unless the page's texts are shown.
  *
  * @param props.veiled whether it is to be blurred
  * @param props.query marked where it occurs
- * @param props.shading tokens with log P of each: the less likely, the darker
+ * @param props.shading tokens with log P of each: darker if less likely
  */
 export function Said({
   text,
@@ -54,7 +54,7 @@ export function Said({
   );
 }
 
-/** The messages of a prompt before its last, each with who says it. */
+/** The messages of a prompt before its last, each with its speaker. */
 export function EarlierMessages({
   messages,
   query = "",

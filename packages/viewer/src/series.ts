@@ -2,7 +2,7 @@ import type { MetricsRecord } from "@astra-rl/records";
 
 export type Values = (number | null)[];
 
-/** The values of one key, step by step; null where it is not known. */
+/** The values of one key, by step; null if unknown. */
 export function valuesOf(metrics: readonly MetricsRecord[], key: string): Values {
   return metrics.map((record) => {
     const value = record[key];
@@ -12,7 +12,7 @@ export function valuesOf(metrics: readonly MetricsRecord[], key: string): Values
 
 export const hasValues = (values: Values) => values.some((value) => value !== null);
 
-/** Means over windows around each place, of what is known there; null where nothing is. */
+/** Means of known values over windows around each position; null if there are none. */
 export function runningMean(values: Values, half: number): Values {
   return values.map((_, index) => {
     const known = values.slice(Math.max(0, index - half), index + half + 1).filter((value) => value !== null);
@@ -20,5 +20,5 @@ export function runningMean(values: Values, half: number): Values {
   });
 }
 
-/** Half a window for so many steps: about a twentieth of them, so that single steps do not hide the course. */
+/** Half a window for this many steps: about a twentieth of them, so that single steps do not hide the trend. */
 export const halfWindow = (steps: number) => Math.min(25, Math.floor(steps / 20));

@@ -1,6 +1,6 @@
 import type { GraphEntry, GraphHits, MetricsRecord, ReportGraph, ReportRecord } from "@astra-rl/records";
 
-/** What `/api/events` tells of a run. */
+/** A run's event from `/api/events`. */
 export interface RunChange {
   run: string;
   metrics: MetricsRecord[];
@@ -14,7 +14,7 @@ type Query = readonly (readonly [name: string, value: string | number])[];
 const urlOf = (path: string, query: Query): string =>
   `/api/${path}?${new URLSearchParams(query.map(([name, value]) => [name, String(value)]))}`;
 
-/** @throws Error with the server's message, or that it does not answer */
+/** @throws Error with the server's message, or if it does not answer */
 async function ask<T>(path: string, query: Query): Promise<T> {
   let response: Response;
   try {

@@ -10,11 +10,11 @@ export interface TableRow {
 }
 
 /**
- * A table with a heading for each column and each row, which scrolls within its place.
+ * A table with a heading for each column and each row, which scrolls within its container.
  *
  * @param props.headings of all columns, that of the rows' names first
- * @param props.labels the other columns' headings as text: a narrow window shows each cell under its own. Default: the
- * table stays a table
+ * @param props.labels the other columns' headings as text: a narrow window shows each cell under its own label.
+ * Default: the table keeps its form
  */
 export function Table({
   label,

@@ -1,11 +1,11 @@
 import { FIGURES } from "@astra-rl/records/figures";
 import { useEffect, useState } from "preact/hooks";
 
-/** What the words of this page mean, by the name that the page shows. */
+/** Explanations of the page's terms, by the name shown on the page. */
 const TERMS: Record<string, string> = {
   ...Object.fromEntries(FIGURES.map(({ label, explanation }) => [label, explanation])),
   "Success up to each turn":
-    "The share of rollouts with a harmful response by then, by the Kaplan–Meier estimate where rollouts ended early.",
+    "The share of rollouts with a harmful response by then, with the Kaplan–Meier estimate if rollouts ended early.",
   "Judged by": "The scorer of the evaluation. Rates of different scorers do not compare.",
   "Reward of a turn":
     "The weighted sum of the configuration's reward terms, averaged over the turns of a step.",
@@ -14,11 +14,11 @@ const TERMS: Record<string, string> = {
     "Mean negative log-likelihood of a probe token under the target. Lower is likelier.",
   "Distinct probes of a step":
     "Different texts among the probes of one training step. A fall shows collapse.",
-  Loss: "The algorithm's loss. It says whether training is stable, not whether the tester is good.",
+  Loss: "The algorithm's loss. It shows whether training is stable, not whether the tester is good.",
   "Harm and likelihood":
-    "Each dot is a rollout: how harmful its worst response is, and how likely the target finds its probes. What is both harmful and likely will happen without a tester.",
+    "Each dot is a rollout: how harmful its worst response is, and how likely the target finds its probes. Attacks that are both harmful and likely will occur without a tester.",
   reward: "The weighted sum of the configuration's reward terms for this turn.",
-  credit: "What the algorithm learns from: the reward, or with back-up also what the turn led to.",
+  credit: "Used by the algorithm for learning: the reward, or with back-up also later rewards.",
   NLL: "Mean negative log-likelihood of a probe token under the target. Lower is likelier.",
 };
 
@@ -39,7 +39,7 @@ interface Shown {
   top: number;
 }
 
-/** The one tooltip of a page; above everything, so that nothing cuts it off. */
+/** The page's tooltip; above everything, so that nothing clips it. */
 export function Tips() {
   const [shown, setShown] = useState<Shown | null>(null);
   useEffect(() => {

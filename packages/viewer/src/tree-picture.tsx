@@ -4,7 +4,7 @@ import { harmOf, layout, type Placed } from "./tree.js";
 const WIDE = 1000;
 const HIGH = 60;
 
-/** The shape of the tree; how harmful a response is, is the fullness of its dot as well as its color. */
+/** The shape of the tree; harm of a response is shown by the fill of its dot as well as its color. */
 export function Picture({
   all,
   current,

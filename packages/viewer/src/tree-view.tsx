@@ -6,7 +6,7 @@ import { Picture } from "./tree-picture.js";
 import { bestPath, harmOf, openNodes, placedNodes, type Placed } from "./tree.js";
 import { Line, NodeNumbers } from "./turn.js";
 
-/** One tree, as a picture and as a list that keys move in. */
+/** One tree, as a picture and as a list with keyboard navigation. */
 export function Tree({ graph, at }: { graph: ReportGraph; at: string }) {
   const all = useMemo(() => placedNodes(graph), [graph]);
   const best = useMemo(() => bestPath(all), [all]);
@@ -16,7 +16,7 @@ export function Tree({ graph, at }: { graph: ReportGraph; at: string }) {
   const [asked, setAsked] = useState<ReadonlySet<string>>(new Set());
   const list = useRef<HTMLDivElement>(null);
   const seen = openNodes(all, closed);
-  // A search leads to a turn, which may be far down.
+  // A search may open a turn far down.
   useEffect(() => {
     if (linked === undefined) return;
     list.current?.querySelector(`[data-path="${linked}"]`)?.scrollIntoView({ block: "center" });
@@ -63,7 +63,7 @@ export function Tree({ graph, at }: { graph: ReportGraph; at: string }) {
         current={current}
         best={best}
         onChoose={(path) => {
-          // What is chosen must be seen.
+          // The chosen turn must be visible.
           setClosed(new Set([...closed].filter((above) => !path.startsWith(`${above}.`))));
           setCurrent(path);
           requestAnimationFrame(() => go(path));
@@ -94,7 +94,7 @@ export function Tree({ graph, at }: { graph: ReportGraph; at: string }) {
   );
 }
 
-/** The turns that were sampled from one state, beside each other: what the algorithm compared. */
+/** The turns sampled from one state, side by side, as compared by the algorithm. */
 function Siblings({
   all,
   current,

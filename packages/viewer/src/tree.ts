@@ -3,12 +3,12 @@ import type { ReportGraph, ReportNode } from "@astra-rl/records";
 /** A node and its position in its tree. */
 export interface Placed {
   node: ReportNode;
-  /** Places from the root on, such as "0.1.0": what identifies it. */
+  /** Indices from the root, such as "0.1.0": its identifier. */
   path: string;
   /** From 1. */
   level: number;
   parent: string | null;
-  /** Place among its siblings, from 1, and how many they are. */
+  /** Position among its siblings, from 1, and their number. */
   place: number;
   siblings: number;
 }
@@ -36,7 +36,7 @@ function placed(nodes: readonly ReportNode[], parent: string | null, level: numb
   }));
 }
 
-/** Those that are to be seen: no node above them is closed. */
+/** The visible ones: none of their ancestors is closed. */
 export function openNodes(all: readonly Placed[], closed: ReadonlySet<string>): Placed[] {
   const hidden = new Set<string>();
   return all.filter(({ path, parent }) => {
@@ -46,7 +46,7 @@ export function openNodes(all: readonly Placed[], closed: ReadonlySet<string>): 
   });
 }
 
-/** Where each node of a graph is drawn: across by its leaves, down by its level, both from 0 to 1. */
+/** Position of each node of a graph: horizontally by its leaves, vertically by its level, both from 0 to 1. */
 export function layout(all: readonly Placed[]): Map<string, { x: number; y: number }> {
   const depth = Math.max(1, ...all.map(({ level }) => level));
   const places = new Map<string, { x: number; y: number }>();
@@ -54,7 +54,7 @@ export function layout(all: readonly Placed[]): Map<string, { x: number; y: numb
   const across = (index: number) => (leaves.length === 1 ? 0.5 : index / (leaves.length - 1));
   for (const [index, { path, level }] of leaves.entries())
     places.set(path, { x: across(index), y: level / depth });
-  // Children come behind their parents, so that backwards they are placed first.
+  // Children follow their parents, so in reverse order they are placed first.
   for (const { node, path, level } of [...all].reverse()) {
     if (node.children.length === 0) continue;
     const xs = node.children.map((_, index) => places.get(`${path}.${index}`)!.x);
@@ -66,7 +66,7 @@ export function layout(all: readonly Placed[]): Map<string, { x: number; y: numb
 export const harmOf = (node: ReportNode, which: "probe" | "response"): number | null =>
   node.scores?.[which] ?? null;
 
-/** The highest score of a graph's responses; null where none is known. */
+/** The highest score of a graph's responses; null if none is known. */
 export function worstResponse(graph: ReportGraph): number | null {
   const scores = placedNodes(graph)
     .map(({ node }) => harmOf(node, "response"))
@@ -74,7 +74,7 @@ export function worstResponse(graph: ReportGraph): number | null {
   return scores.length === 0 ? null : scores.reduce((a, b) => Math.max(a, b));
 }
 
-/** The nodes on the way to the leaf with the highest total reward; the first in ties. Turns that failed count as 0. */
+/** The nodes on the path to the leaf with the highest total reward; the first in ties. Turns that failed count as 0. */
 export function bestPath(all: readonly Placed[]): Set<string> {
   const totals = new Map<string, number>();
   let best: { path: string; total: number } | null = null;

@@ -8,16 +8,16 @@ import { Tree } from "./tree-view.js";
 import { placedNodes, worstResponse } from "./tree.js";
 import { HARMFUL } from "./turn.js";
 
-/** Where the training graphs of a run come from: a report holds them, a server is asked for each. */
+/** Source of the training graphs of a run: contained in a report, or loaded from a server. */
 export interface GraphSource {
   run: string;
   entries: readonly GraphEntry[];
-  /** Graphs of the run; a report may hold fewer. */
+  /** Graphs of the run; a report may contain fewer. */
   total: number;
   load: (index: number) => ReportGraph | Promise<ReportGraph>;
 }
 
-/** The graphs that a report holds. */
+/** The graphs in a report. */
 export function heldGraphs({ label, graphs, graphs_total: total }: ReportRun): GraphSource {
   const entries = graphs.map((graph): GraphEntry => {
     const prompt = shown(graph.context);
@@ -31,7 +31,7 @@ export function heldGraphs({ label, graphs, graphs_total: total }: ReportRun): G
   return { run: label, entries, total, load: (index) => graphs[index]! };
 }
 
-/** The trees that runs learned from, one at a time. */
+/** The training trees of runs, one at a time. */
 export function Trees({ sources }: { sources: readonly GraphSource[] }) {
   const id = useId();
   const place = usePlace();
@@ -45,7 +45,7 @@ export function Trees({ sources }: { sources: readonly GraphSource[] }) {
   const step = entries[chosen]?.step ?? 0;
   const ofStep = entries.flatMap((other, index) => ((other.step ?? 0) === step ? [index] : []));
   const section = useRef<HTMLElement>(null);
-  // A search or a link leads here.
+  // Target of a search or a link.
   const [linkedRun, linkedGraph, linkedNode] = [place.get("r"), numberIn(place, "g"), place.get("n") ?? ""];
   useEffect(() => {
     if (linkedGraph === null) return;
@@ -63,8 +63,8 @@ export function Trees({ sources }: { sources: readonly GraphSource[] }) {
       <h2 id={`${id}-title`}>Training graphs</h2>
       <p class="note">
         {entries.length === total
-          ? `${whole(total)} trees, as they were learned from.`
-          : `${whole(entries.length)} of the ${whole(total)} trees that were learned from, evenly spread.`}{" "}
+          ? `${whole(total)} training trees.`
+          : `${whole(entries.length)} of the ${whole(total)} training trees, evenly spaced.`}{" "}
         In the tree: arrow keys move, Enter shows or blurs a harmful text. The best path has the highest total
         reward.
       </p>

@@ -5,7 +5,7 @@ import { mayBeHarmful, Said } from "./said.js";
 import { shown } from "./shown.js";
 import { Term } from "./terms.js";
 
-/** A text scored at least this high counts as harmful: what training itself watches by. */
+/** A text with at least this score counts as harmful, as in training metrics. */
 export const HARMFUL = 0.5;
 
 /** Reward with its terms, credit, likelihood. */
@@ -36,7 +36,7 @@ interface LineProps {
   text: unknown;
   score: number | null;
   isAsked: boolean;
-  /** Tokens with log P of each, where they are known. */
+  /** Tokens with log P of each, if known. */
   shading?: readonly [text: string, logprob: number][] | undefined;
 }
 

@@ -11,7 +11,7 @@ import { Table } from "./table.js";
 import { Term } from "./terms.js";
 import type { GraphSource } from "./trees.js";
 
-/** The page of `astra-rl view`: the runs of a folder, and what the chosen ones have to say while they go on. */
+/** The page of `astra-rl view`: the runs of a folder, and the records of the chosen ones, updated live. */
 export function View() {
   const place = usePlace();
   const [list, setList] = useState<ViewList | null>(null);
@@ -20,7 +20,7 @@ export function View() {
   const newest = list?.runs[0]?.id;
   const asked = place.getAll("run");
   const files = place.getAll("file");
-  // The list is sorted by change; what is shown must not jump to another run by itself.
+  // The list is sorted by change; the selection must not change to another run by itself.
   const first = useRef<string | undefined>(undefined);
   first.current ??= newest;
   const runs =
@@ -56,7 +56,7 @@ interface Setters {
   setList: (list: ViewList) => void;
   /** What cannot be shown, and why. */
   setProblem: (problem: string | null) => void;
-  /** Whether the server is gone. */
+  /** Whether the server has stopped. */
   setLost: (isLost: boolean) => void;
 }
 
@@ -118,7 +118,7 @@ function useRuns(
       events.addEventListener("open", () => setLost(false));
       events.addEventListener("error", () => setLost(true));
     };
-    // The list comes first: it says which run is shown where the address names none.
+    // The list is loaded first: it determines which run is shown if the address names none.
     if (runs.length === 0 && files.length === 0) start(null);
     else {
       void load().then(start);
@@ -144,14 +144,14 @@ function useRuns(
 function withMetrics(report: ReportRecord, { run, metrics }: RunChange): ReportRecord {
   const runs = report.runs.map((each) => {
     if (each.label !== run) return each;
-    // The browser may have connected anew, and been told again.
+    // The browser may have reconnected, and received records again.
     const last = each.metrics.at(-1)?.step ?? 0;
     return { ...each, metrics: [...each.metrics, ...metrics.filter(({ step }) => step > last)] };
   });
   return { ...report, runs };
 }
 
-/** Columns of the table of runs, behind the run. */
+/** Columns of the table of runs, after the run. */
 const COLUMNS = [
   "state",
   "steps",
@@ -163,7 +163,7 @@ const COLUMNS = [
   "seed",
 ];
 
-/** All runs; those that are chosen lie over each other below. */
+/** All runs; the chosen ones are overlaid below. */
 function RunTable({
   list,
   chosen,
@@ -191,7 +191,7 @@ function RunTable({
   const flip = (values: readonly string[], value: string) =>
     values.includes(value) ? values.filter((other) => other !== value) : [...values, value];
   if (list.runs.length === 0 && list.evaluations.length === 0) {
-    return <p class="note">No run or evaluation lies here yet; one appears as soon as it begins.</p>;
+    return <p class="note">There are no runs or evaluations here yet; they appear as soon as they start.</p>;
   }
   return (
     <section aria-label="Runs">

@@ -3,7 +3,7 @@ import { createRequire } from "node:module";
 import { delimiter, join } from "node:path";
 import { chromium, type Browser, type Page } from "playwright-core";
 
-/** A Chromium that is there: named by ASTRA_TEST_BROWSER, or on the path. */
+/** An available Chromium: named by ASTRA_TEST_BROWSER, or on the path. */
 function findBrowser(): string | undefined {
   const names = ["chromium-headless-shell", "chromium", "google-chrome"];
   const folders = (process.env["PATH"] ?? "").split(delimiter);
@@ -18,7 +18,7 @@ if (executablePath === undefined) {
 
 export interface Opened {
   page: Page;
-  /** Errors, warnings and requests beside that for the file. */
+  /** Errors, warnings and requests other than that for the file. */
   complaints: string[];
 }
 
@@ -49,7 +49,7 @@ export async function open(
 export const launch = (): Promise<Browser> =>
   chromium.launch({ executablePath: executablePath!, args: ["--no-sandbox"] });
 
-/** What axe finds wrong with a page as it is. */
+/** axe's findings for the current page. */
 export async function violationsOf(page: Page): Promise<string[]> {
   const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
   return page.evaluate(

@@ -1,4 +1,6 @@
-/** Texts that a model may write and that some reader of pages might obey: markup, ends of scripts, directions, and the like. */
+/**
+ * Texts that a model may write and that a browser might interpret: markup, ends of scripts, directions, and similar.
+ */
 export const HOSTILE_TEXTS: readonly string[] = [
   "<script>window.pwned = 1</script>",
   "</script><script>window.pwned = 2</script>",

@@ -26,7 +26,7 @@ describe.skipIf(executablePath === undefined)("the page of a report, opened from
     rmSync(folder, { recursive: true, force: true });
   });
 
-  test("there are forty hostile texts and more, and the page without records is under a megabyte", () => {
+  test("the sample has more than forty hostile texts, and the page without records is under a megabyte", () => {
     expect(new Set(HOSTILE_TEXTS).size).toBeGreaterThanOrEqual(40);
     expect(
       htmlReport({
@@ -41,16 +41,16 @@ describe.skipIf(executablePath === undefined)("the page of a report, opened from
     ).toBeLessThan(1_000_000);
   });
 
-  test("hostile texts are shown as they are and do nothing", async () => {
+  test("hostile texts are shown unchanged and do nothing", async () => {
     const { page, complaints } = await open(browser, file);
     await page.getByRole("combobox", { name: "With" }).selectOption("all");
-    await page.getByLabel("The same probes once").uncheck();
+    await page.getByLabel("Group identical probes").uncheck();
     await page.getByLabel("Show harmful texts").check();
     const more = page.getByRole("button", { name: /^Show \d+ more$/ });
     while ((await more.count()) > 0) await more.click();
     const said = await page.locator(".talk .said").allTextContents();
     for (const text of HOSTILE_TEXTS) expect(said).toContain(shown(text));
-    // Each tree, too, with its prompt and its turns.
+    // Also each tree, with its prompt and its turns.
     for (let left = HOSTILE_TEXTS.length; left > 0; left--) {
       const previous = page.getByRole("button", { name: "Previous" });
       if (await previous.isDisabled()) break;
@@ -70,7 +70,7 @@ describe.skipIf(executablePath === undefined)("the page of a report, opened from
     await page.close();
   });
 
-  test("a script that got into the page would not run: its policy names the built one only", async () => {
+  test("an injected script does not run: the policy allows only the built one", async () => {
     const path = join(folder, "inserted.html");
     writeFileSync(
       path,
@@ -82,7 +82,7 @@ describe.skipIf(executablePath === undefined)("the page of a report, opened from
     await page.close();
   });
 
-  test("charts are drawn, in both color schemes", async () => {
+  test("charts are drawn in both color schemes", async () => {
     const pictures: string[] = [];
     for (const dark of [false, true]) {
       const { page, complaints } = await open(browser, file, { dark });
@@ -93,7 +93,7 @@ describe.skipIf(executablePath === undefined)("the page of a report, opened from
         "Reward of a turn",
         "Loss",
       ]);
-      // How many different colors a canvas shows: an empty one shows one.
+      // Number of different colors on a canvas: an empty one has one.
       const colors =
         await page.evaluate(`[...document.querySelectorAll("figure.chart canvas")].map((canvas) => {
         const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
@@ -107,7 +107,7 @@ describe.skipIf(executablePath === undefined)("the page of a report, opened from
     expect(pictures[0]).not.toBe(pictures[1]);
   });
 
-  test("harmful texts are blurred until asked for, one conversation or all", async () => {
+  test("harmful texts are blurred until shown, for one conversation or all", async () => {
     const { page } = await open(browser, file);
     const first = page.locator(".conversations .talk").first();
     expect(await first.locator(".veiled").count()).toBe(1);
@@ -123,7 +123,7 @@ describe.skipIf(executablePath === undefined)("the page of a report, opened from
     await page.close();
   });
 
-  test("the search works by keyboard, marks what it found, and says how many there are", async () => {
+  test("the search works by keyboard, marks matches, and shows their number", async () => {
     const { page } = await open(browser, file);
     const search = page.getByRole("searchbox", { name: "Search" });
     await search.focus();
@@ -132,11 +132,11 @@ describe.skipIf(executablePath === undefined)("the page of a report, opened from
     expect(await page.locator("mark").first().textContent()).toBe("HYPERLINK(");
     await page.keyboard.press("Control+A");
     await page.keyboard.type("nobody says this");
-    await expect.poll(() => page.getByRole("status").textContent()).toBe("No conversation is like that.");
+    await expect.poll(() => page.getByRole("status").textContent()).toBe("No conversation matches.");
     await page.close();
   });
 
-  test("the tree works by keyboard alone", async () => {
+  test("the tree works with the keyboard alone", async () => {
     const { page, complaints } = await open(browser, file);
     const items = page.getByRole("treeitem");
     expect(await items.count()).toBe(14);
@@ -156,7 +156,7 @@ describe.skipIf(executablePath === undefined)("the page of a report, opened from
       await page.keyboard.press(key);
       expect([key, await focused(), await items.count()]).toEqual([key, path, count]);
     }
-    // One stop for the Tab key, wherever one is in the tree.
+    // One tab stop, at any position in the tree.
     expect(await page.locator('[role="treeitem"][tabindex="0"]').count()).toBe(1);
     expect(await items.first().getAttribute("aria-expanded")).toBe("false");
     const veiled = page.locator('[role="treeitem"] .veiled');
@@ -182,7 +182,7 @@ describe.skipIf(executablePath === undefined)("the page of a report, opened from
     }
   });
 
-  test("bars share their zero, whatever the labels; who judged whom, and roles of a prompt, are said", async () => {
+  test("bars share their zero for any labels; the scorers, and the roles of a prompt, are shown", async () => {
     const report = sampleReport(["One.", "Two.", "Three."]);
     report.evaluations[0]!.label = "a label of an evaluation that is longer than the others";
     report.evaluations[1]!.label = "b";
@@ -229,7 +229,7 @@ describe.skipIf(executablePath === undefined)("the page of a report, opened from
     }
   });
 
-  test("what a search took stands beside who judged", async () => {
+  test("the cost of a search is shown next to the scorer", async () => {
     const report = sampleReport(["One.", "Two.", "Three."]);
     const identity = { model: "/models/some-chat", files: {} };
     report.evaluations[1]!.measured = {
@@ -258,13 +258,13 @@ describe.skipIf(executablePath === undefined)("the page of a report, opened from
     writeFileSync(path, htmlReport(report));
     const { page, complaints } = await open(browser, pathToFileURL(path).href);
     expect(await page.locator(".measured").textContent()).toBe(
-      "Target some-chatJudged by keywordHarmful from 0.5Answers that the search took 3,600",
+      "Target some-chatJudged by keywordHarmful from 0.5Target answers used by the search 3,600",
     );
     expect(complaints).toEqual([]);
     await page.close();
   });
 
-  test("several seeds have one headline, which is not the last seed's", async () => {
+  test("several seeds have one headline, not that of the last seed", async () => {
     const report = sampleReport(["One.", "Two.", "Three."]);
     const [first] = report.runs;
     report.runs = [1, 2, 3].map((seed) => ({ ...first!, label: `seed-${seed}` }));

@@ -14,7 +14,7 @@ const filter: Filter = { outcome: "all", order: "given", query: "", once: false 
 const find = (wanted: Partial<Filter>) => findConversations(evaluation!, { ...filter, ...wanted });
 
 describe("conversations", () => {
-  test("are chosen by what came of them, as the evaluation judged it", () => {
+  test("are filtered by outcome, as the evaluation judged it", () => {
     expect(find({})).toHaveLength(4);
     expect(find({ outcome: "harmful" }).map(({ index }) => index)).toEqual([0, 1, 2]);
     expect(find({ outcome: "harmless-probes" })).toHaveLength(3);
@@ -29,14 +29,14 @@ describe("conversations", () => {
     expect(findConversations(unjudged, { ...filter, outcome: "harmless-probes" })).toEqual([]);
   });
 
-  test("are found by any of their texts, whatever the case", () => {
+  test("are found by any of their texts, ignoring case", () => {
     expect(find({ query: " CALM " }).map(({ index }) => index)).toEqual([3]);
     expect(find({ query: "one. again" }).map(({ index }) => index)).toEqual([0]);
     expect(matches("aXbxc", "x")).toEqual(["a", "X", "b", "x", "c"]);
     expect(matches("İx", "x").join("")).toBe("İx");
   });
 
-  test("likeliest first; those with the same probes once, with their number", () => {
+  test("are listed by likelihood, those with the same probes once, with their number", () => {
     expect(find({ order: "likely" }).map(({ index }) => index)).toEqual([3, 0, 1, 2]);
     expect(find({ order: "harm" }).map(({ index }) => index)).toEqual([0, 1, 2, 3]);
     const twice = { ...evaluation!, details: [...evaluation!.details, evaluation!.details[0]!] };
@@ -51,7 +51,7 @@ describe("conversations", () => {
   });
 });
 
-test("a model given as a section has its name; a prompt of several messages its roles", () => {
+test("show the name of a model given as a section, and the roles of a prompt of several messages", () => {
   const named = structuredClone(report);
   const title = (models: unknown, system?: unknown) => {
     named.runs[0]!.configuration = { models, system };
@@ -80,7 +80,7 @@ test("a model given as a section has its name; a prompt of several messages its 
 describe("trees", () => {
   const all = placedNodes(graph);
 
-  test("parents stand before their children, each with its place", () => {
+  test("list parents before their children, each with its depth", () => {
     expect(all.map(({ path }) => path)).toEqual([
       "0",
       "0.0",
@@ -101,12 +101,12 @@ describe("trees", () => {
     expect(worstResponse(graph)).toBe(0.9);
   });
 
-  test("what stands under a closed node is not seen", () => {
+  test("hide what is below a closed node", () => {
     expect(openNodes(all, new Set(["0"])).map(({ path }) => path)[1]).toBe("1");
     expect(openNodes(all, new Set(["0", "0.1"]))).toHaveLength(8);
   });
 
-  test("children stand below their parents, leaves apart from each other", () => {
+  test("place children below their parents, and leaves apart from each other", () => {
     const places = layout(all);
     const leaves = all.filter(({ node }) => node.children.length === 0).map(({ path }) => places.get(path)!);
     expect(leaves.map(({ x }) => x)).toEqual(Array.from({ length: 8 }, (_, index) => index / 7));
@@ -114,14 +114,14 @@ describe("trees", () => {
     expect(new Set(leaves.map(({ y }) => y))).toEqual(new Set([1]));
   });
 
-  test("a tree as deep as a run can be long does not overflow the stack", () => {
+  test("do not overflow the stack at the maximum depth of a run", () => {
     let deep = graph.children[0]!;
     for (let level = 0; level < 20_000; level++) deep = { ...deep, children: [deep] };
     expect(placedNodes({ children: [deep] }).length).toBeGreaterThan(20_000);
   });
 });
 
-test("running means pass over what is not known", () => {
+test("running means skip unknown values", () => {
   expect(runningMean([1, null, 3, null, null], 1)).toEqual([1, 2, 3, 3, null]);
   expect(halfWindow(10)).toBe(0);
   const metrics = [{ step: 1, loss: null, "reward/mean": 1, version: 1, odd: "text" }];
@@ -129,14 +129,14 @@ test("running means pass over what is not known", () => {
   expect(valuesOf(metrics, "reward/mean")).toEqual([1]);
 });
 
-test("what cannot be seen is spelt out; long texts are cut", () => {
+test("invisible characters are spelled out; long texts are truncated", () => {
   expect(shown(" a\u202Eb\u0000\n\tc\u200Dd ")).toBe("a\\u{202e}b\\u{0}\n\tc\u200Dd");
   expect(Array.from(shown("🙂".repeat(LONGEST + 5)))).toHaveLength(LONGEST);
   expect(shown({ a: 1 })).toBe('{"a":1}');
 });
 
-test("records that the page cannot show are said in a sentence", () => {
-  expect(parseReport("{")).toMatch(/no JSON/);
+test("records that the page cannot show are reported in a sentence", () => {
+  expect(parseReport("{")).toMatch(/not JSON/);
   expect(parseReport("null")).toMatch(/astra-rl report/);
   expect(parseReport('{"version": 1}')).toMatch(/have version 1, and this page reads version 3/);
   expect(parseReport(JSON.stringify(report))).toEqual(report);

@@ -77,7 +77,7 @@ function detail(texts: readonly [string, string, string, string], harm: number):
   };
 }
 
-/** Everything that a report can hold, with the given texts wherever a model's text may stand. */
+/** Everything that a report can contain, with the given texts wherever a model's text may occur. */
 export function sampleReport(texts: readonly string[]): ReportRecord {
   const at = (index: number) => texts[index % texts.length]!;
   const details = texts.map((text, index) => detail([at(index + 1), text, at(index + 2), ""], 0.9));
@@ -92,7 +92,7 @@ export function sampleReport(texts: readonly string[]): ReportRecord {
     scores: { probe: 0.1, response: index % 2 === 0 ? 0.9 : 0.2 },
     likelihood: { nll: 0.4, total: -2, tokens: 5 },
     terms: { [at(index)]: 0.5 },
-    // Of some turns only; in pieces that may begin and end anywhere.
+    // Only for some turns; in pieces that may begin and end anywhere.
     ...(index % 3 === 0
       ? {
           shading: Array.from(at(index)).map((character, place): [string, number] => [

@@ -16,7 +16,7 @@ const folder = mkdtempSync(join(tmpdir(), "astra-rl-view-"));
 let browser: Browser;
 let running: RunningView;
 
-/** A run folder with hostile texts wherever a model's may be. */
+/** A run folder with hostile texts wherever a model's may occur. */
 function hostileRun(id: string, seed: number): void {
   const path = join(folder, id);
   mkdirSync(path, { recursive: true });
@@ -60,7 +60,7 @@ function hostileRun(id: string, seed: number): void {
   );
 }
 
-// What the tests use of the browser's types, which tests do not have.
+// The browser types that the tests use; tests do not include these.
 interface TableRow {
   cells: ArrayLike<{ textContent: string | null }>;
 }
@@ -106,7 +106,7 @@ describe.skipIf(executablePath === undefined)("astra-rl view in a browser", () =
 
   const at = (place: string) => `${running.url}/#${place}`;
 
-  test("two runs lie over each other by step, time and tokens, in the colors of their names", async () => {
+  test("two runs are overlaid by step, time and tokens, in the colors of their names", async () => {
     const { page, complaints } = await open(browser, at("run=one&run=two"));
     await page.locator("figure.chart").first().waitFor();
     const rows = await numbersOf(page, "Success with harmless probes only");
@@ -124,7 +124,7 @@ describe.skipIf(executablePath === undefined)("astra-rl view in a browser", () =
     await expect
       .poll(async () => (await numbersOf(page, "Success with harmless probes only"))[19]?.[0])
       .toBe("0:40 min");
-    // Pixels: both colors are drawn, blue more often to the lower right of orange.
+    // Pixels: both colors are drawn, blue mostly to the lower right of orange.
     const colors = await dataOf(page, "Success with harmless probes only")
       .locator("canvas")
       .evaluate((canvas) => {
@@ -161,7 +161,7 @@ describe.skipIf(executablePath === undefined)("astra-rl view in a browser", () =
     await page.close();
   });
 
-  test("the search leads to the turn it found; a tree works by mouse and by keyboard", async () => {
+  test("the search opens the turn it found; a tree works by mouse and by keyboard", async () => {
     const { page, complaints } = await open(browser, at("run=one"));
     await page.getByLabel("Text in any prompt, probe or response").fill("hyperlink(");
     const hits = page.locator(".hits li");
@@ -171,7 +171,7 @@ describe.skipIf(executablePath === undefined)("astra-rl view in a browser", () =
     const current = page.locator('[role="treeitem"][aria-selected="true"]');
     await expect.poll(() => current.innerText()).toContain("HYPERLINK(");
     expect(new URL(page.url()).hash).toMatch(/g=\d+/);
-    // By mouse: a dot of the picture chooses its turn, and its siblings are side by side.
+    // By mouse: a dot of the picture selects its turn, and its siblings are side by side.
     await page.locator(".dot").nth(1).click();
     await expect.poll(() => current.getAttribute("data-path")).toBe("0.0");
     expect(await page.locator(".sibling-columns .talk").count()).toBe(2);
@@ -181,13 +181,13 @@ describe.skipIf(executablePath === undefined)("astra-rl view in a browser", () =
     expect(await current.getAttribute("data-path")).toBe("0.1");
     await page.keyboard.press("Home");
     expect(await current.getAttribute("data-path")).toBe("0");
-    // The way with the highest total reward is marked.
+    // The path with the highest total reward is marked.
     expect(await page.locator(".tree .best-mark").count()).toBe(2);
     expect(complaints).toEqual([]);
     await page.close();
   });
 
-  test("hostile texts do nothing, and nothing is asked of another machine", async () => {
+  test("hostile texts do nothing, and no request goes to another machine", async () => {
     const { page, complaints } = await open(browser, at("run=one"));
     await page.getByLabel("Show harmful texts").check();
     await page.getByRole("treeitem").first().waitFor();
@@ -249,7 +249,7 @@ describe.skipIf(executablePath === undefined)("astra-rl view in a browser", () =
       const steps = async () => (await numbersOf(page, "Loss")).length;
       const before = await steps();
       await expect.poll(steps, { timeout: 60_000 }).toBeGreaterThan(before + 3);
-      // The first evaluation brings its conversations, without a reload.
+      // The first evaluation shows its conversations, without a reload.
       await page.locator(".conversations .talk, .best .talk").first().waitFor({ timeout: 60_000 });
       expect(await ended).toBe(0);
       await expect
@@ -258,7 +258,7 @@ describe.skipIf(executablePath === undefined)("astra-rl view in a browser", () =
         })
         .toContain("24 of 24");
       await expect.poll(steps).toBe(24);
-      // What is shown is what the file says.
+      // The page shows the contents of the file.
       const lines = readFileSync(join(path, "metrics.jsonl"), "utf8").trim().split("\n");
       const last = JSON.parse(lines.at(-1)!) as { "evaluation/probe_nll": number };
       const rows = await numbersOf(page, "Probe NLL, nats a token");

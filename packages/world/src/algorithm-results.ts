@@ -1,10 +1,10 @@
 /**
- * Runs the demo with every algorithm but DPO and GRPO (see demo-results.ts) over seeds, and writes docs/algorithm-results.md, all but its section
- * on rarer harm, which rare-results.ts writes:
+ * Runs the demo with every algorithm except DPO and GRPO (see demo-results.ts) over seeds, and writes
+ * docs/algorithm-results.md, except its section on rarer harm, which rare-results.ts writes:
  *
  *   npx tsx packages/world/src/algorithm-results.ts [--runs runs/algorithm-results] [--seeds 1,2,3] [--algorithms ppo,rloo]
  *
- * A run that is finished already (its folder `<algorithm>-<seed>` holds comparison.json) is not run again. Needs the
+ * A finished run (its folder `<algorithm>-<seed>` holds comparison.json) is not repeated. Needs the
  * built packages (npm run setup).
  */
 import { mkdirSync } from "node:fs";
@@ -15,7 +15,7 @@ import { finishedRun, percent, range, signed } from "./finished-run.js";
 import { writeDemoPart } from "./results-document.js";
 
 const ALGORITHMS = ["ipo", "orpo", "ppo", "a2c", "reinforce", "rloo"];
-/** What every run must reach: how many times the success before, how sure, seconds of a processor. */
+/** Goals of every run: factor over the success before, significance, seconds of a processor. */
 const LIMITS = { times: 2, p: 0.05, seconds: 300 };
 
 const { values } = parseArgs({
@@ -33,7 +33,7 @@ const chance = (p: number | null) => (p === null ? "–" : p < 0.001 ? "< 0.001"
 const doubled = (before: number | null, after: number | null, p: number | null) =>
   before !== null && after !== null && after >= LIMITS.times * before && p !== null && p < LIMITS.p;
 
-/** Tokens that went through any model in training, in thousands. */
+/** Tokens processed by all models in training, in thousands. */
 function tokens(metrics: readonly MetricsRecord[]): string {
   const sum = metrics
     .flatMap((record) => Object.entries(record))
@@ -77,11 +77,11 @@ const date = new Date().toISOString().slice(0, 10);
 const text = [
   "# What each algorithm reaches on the embedded world",
   "",
-  "Every algorithm trains the demo's tester ([the world](../packages/assembly/world/README.md)) with the same prompts and the settings of `demo-<name>.yaml`: `node packages/astra-rl/bin/astra-rl.js demo --algorithm NAME --seed N`. DPO and GRPO, which pay more for likely probes and train longer, are in [the demo's results](demo-results.md). Settings were chosen on seed 1.",
+  "Every algorithm trains the demo's tester ([the world](../packages/assembly/world/README.md)) with the same prompts and the settings of `demo-<name>.yaml`: `node packages/astra-rl/bin/astra-rl.js demo --algorithm NAME --seed N`. DPO and GRPO, with a higher weight of likelihood and longer training, are in [the demo's results](demo-results.md). Settings were chosen on seed 1.",
   "",
-  "With nothing but defaults, on a model in which nothing was planted, beside plain search at equal queries: [Is training worth it?](guides/is-training-worth-it.md#a-model-in-which-nothing-was-planted)",
+  "With default settings, on a model without planted behaviour, compared with search at equal queries: [Is training worth it?](guides/is-training-worth-it.md#a-model-without-planted-behaviour)",
   "",
-  "Success and harmless probes only: as in [the demo's results](demo-results.md), over n prompts. p: McNemar's exact test. NLL: by how many nats per token the probes became less likely under the target. Clusters: of found attacks, by wording ([how](metrics.md#how-different-the-found-attacks-are)). Tokens: read, generated and trained on in training. Minutes: of one processor, with both evaluations.",
+  "Success and harmless probes only: as in [the demo's results](demo-results.md), over n prompts. p: McNemar's exact test. NLL: by how many nats per token the probes became less likely under the target. Clusters: of found attacks, by wording ([how](metrics.md#diversity-of-found-attacks)). Tokens: read, generated and trained on in training. Minutes: of one processor, with both evaluations.",
   "",
   `Learned: both success rates are at least ${LIMITS.times} times what they were, with p < ${LIMITS.p}, within ${LIMITS.seconds / 60} minutes.`,
   "",

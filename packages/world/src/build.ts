@@ -1,10 +1,11 @@
 /**
- * Makes everything of the embedded world (packages/assembly/world) that is not written by hand, from a seed:
+ * Generates all parts of the embedded world (packages/assembly/world) that are not written by hand, from a seed:
  *
  *   npx tsx packages/world/src/build.ts [--seed 1] [--steps 1500] [--only prompts,chatter,chat,scorer,desk]
  *
  * prompts/*.json (splits of the opening lines), chatter/ (tokenizer and language model), scorer/ (classifier and
- * its held-out examples), chat/ (the chatter, trained further to chat through a template), desk/ (tokenizer and language model of the second world) and desk-prompts/*.json (its opening
+ * its held-out examples), chat/ (the chatter, trained further with a chat template), desk/ (tokenizer and language
+ * model of the second world) and desk-prompts/*.json (its opening
  * lines), and manifest.json (checksums, seed, sizes and the engine that made them).
  */
 import { createHash } from "node:crypto";
@@ -32,15 +33,15 @@ import { END_OF_TEXT, trainTokenizer } from "./training/train-tokenizer.js";
 
 const WORLD = fileURLToPath(new URL("../../assembly/world/", import.meta.url));
 const VOCABULARY = 1536;
-/** The chatter knows the conversations; it learns only how they are written. */
+/** The chatter already models the conversations; it only learns their format. */
 const CHAT_STEPS = 400;
 const DESK_VOCABULARY = 640;
 const DESK_SIZES: ChatterSizes = { hiddenSize: 96, layers: 2, heads: 4, contextLength: 160 };
-/** Conversations that the tokenizer learns from; the grammar's words are few, so these are plenty. */
+/** Conversations that the tokenizer learns from; the grammar has few words, so these are enough. */
 const TOKENIZER_CONVERSATIONS = 20_000;
 
 interface ChatterMaking {
-  /** Names the draws that the tokenizer learns from. */
+  /** Name of the draws for training the tokenizer. */
   readonly corpus: string;
   readonly sizes: ChatterSizes;
   readonly draw: (random: Random) => string;
@@ -79,7 +80,7 @@ if (parts.has("prompts")) {
   }
 }
 
-/** Makes a tokenizer and a model that speak as the drawn conversations do. */
+/** Trains a tokenizer and a model on the drawn conversations. */
 async function makeChatter(folder: string, vocabulary: number, options: ChatterMaking): Promise<void> {
   const { sizes, draw } = options;
   const corpus = random(options.corpus);
@@ -104,7 +105,7 @@ async function makeChatter(folder: string, vocabulary: number, options: ChatterM
   );
   log(`${folder}: a tokenizer of ${tokenizer.vocabSize} tokens`);
   const model = trainChatter({ seed, steps, tokenizer, sizes, draw, log });
-  // Half precision is more than the weights of so short a training deserve, and halves the repository's size.
+  // Half precision is sufficient after such a short training, and halves the repository's size.
   const stored = model.copy("float16");
   await saveCausalLM(join(WORLD, folder), stored, tokenizer);
   stored.dispose();

@@ -15,12 +15,12 @@ import {
 export const ROOT = fileURLToPath(new URL("../../../", import.meta.url));
 
 /**
- * Runs a command of the toolbox with one thread, its warnings shown and nothing else.
+ * Runs a command of the toolbox with one thread, showing only its warnings.
  *
- * @returns the processor's seconds that it took, for the program and for the system
+ * @returns its processor seconds, in user and system mode
  */
 export function astra(args: readonly string[]): number {
-  // Bash times what it runs.
+  // Bash measures the time of its commands.
   const script = `TIMEFORMAT="%U %S"; time "$@" 2>&3`;
   const command = [process.execPath, join(ROOT, "packages/astra-rl/bin/astra-rl.js"), ...args];
   const { status, stderr } = spawnSync("bash", ["-c", script, "astra-rl", ...command], {
@@ -28,7 +28,7 @@ export function astra(args: readonly string[]): number {
     encoding: "utf8",
     env: { ...process.env, OMP_NUM_THREADS: "1" },
   });
-  if (status !== 0) throw new Error(`astra-rl ${args.join(" ")} ended with status ${status}`);
+  if (status !== 0) throw new Error(`astra-rl ${args.join(" ")} exited with status ${status}`);
   return stderr
     .trim()
     .split(" ")
@@ -36,8 +36,8 @@ export function astra(args: readonly string[]): number {
 }
 
 /**
- * Runs the demo with these arguments into the folder `<name>-<seed>` of `runs` where that has not been done, and reads what
- * it left.
+ * Runs the demo with these arguments into the folder `<name>-<seed>` of `runs` if that has not been done, and reads its
+ * results.
  */
 export async function finishedRun(runs: string, name: string, seed: string, args: readonly string[]) {
   const folder = join(runs, `${name}-${seed}`);
@@ -69,6 +69,6 @@ export const percent = (share: number | null) => (share === null ? "–" : `${(1
 export const signed = (value: number, digits = 2) =>
   `${Number(value.toFixed(digits)) < 0 ? "−" : "+"}${Math.abs(value).toFixed(digits)}`;
 
-/** An interval of a share, in percent, to stand behind it; nothing for none. */
+/** An interval of a share, in percent, to be appended to it; empty for none. */
 export const range = (interval: Pick<IntervalRecord, "lower" | "upper"> | null) =>
   interval === null ? "" : ` (${(100 * interval.lower).toFixed(0)}–${(100 * interval.upper).toFixed(0)})`;

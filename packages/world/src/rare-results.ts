@@ -1,11 +1,11 @@
 /**
- * What the policy gradients reach with their defaults where harm is ten times rarer than in the embedded worlds, and whether
- * probes stay likely. Writes the section on it of docs/algorithm-results.md:
+ * Results of the policy gradients with default options if harm is ten times rarer than in the embedded worlds, and
+ * whether probes stay likely. Writes that section of docs/algorithm-results.md:
  *
  *   npx tsx packages/world/src/rare-results.ts [--runs runs/rare-results] [--seeds 1,2,…,10] [--algorithms ppo,a2c] [--finished]
  *
- * The testers are made first (see `makeRareTester`). What is finished already is not run again; with --finished nothing else is
- * trained, and the tables hold what there is. Needs the built packages (npm run setup).
+ * The testers are trained first (see `makeRareTester`). Finished runs are not repeated; with --finished nothing else is
+ * trained, and the tables contain only finished runs. Needs the built packages (npm run setup).
  */
 import { existsSync, mkdirSync, readFileSync, rmSync } from "node:fs";
 import { cpus } from "node:os";
@@ -16,9 +16,9 @@ import { astra, percent, ROOT } from "./finished-run.js";
 import { writeRarePart } from "./results-document.js";
 import { makeRareTester, RARE_WORLDS, type RareWorld } from "./training/rare-tester.js";
 
-/** What every run of PPO must reach: how many times its start. */
+/** Goal of every run of PPO: factor over its start. */
 const LEAST_TIMES = 5;
-/** Nats a token by which probes may become less likely under the target. */
+/** Nats per token by which probes may become less likely under the target. */
 const MOST_NATS = 1;
 
 const CONFIGURATIONS: Readonly<Record<RareWorld, string>> = {
@@ -26,7 +26,7 @@ const CONFIGURATIONS: Readonly<Record<RareWorld, string>> = {
   chatter: "packages/assembly/world/demo-rloo.yaml",
 };
 
-/** Overrides of the file: shallower trees, larger steps and a lower price of likelihood. */
+/** Overrides of the file: shallower trees, larger steps and a lower weight of likelihood. */
 const OVERRIDES: Readonly<Record<RareWorld, readonly string[]>> = {
   desk: [],
   chatter: [
@@ -42,15 +42,15 @@ interface Choice {
   readonly name: string;
   readonly what: string;
   readonly algorithm: string;
-  /** Credit that fits: values tell by themselves what a turn led to. */
+  /** Matching credit: values already include later rewards. */
   readonly credit: "reward" | "back-up";
   readonly steps: Readonly<Record<RareWorld, number>>;
-  /** How many of the seeds. Default: all */
+  /** Number of seeds. Default: all */
   readonly seeds?: number;
 }
 
 const STEPS = { desk: 30, chatter: 40 };
-/** Longer for both: After 40 steps some seeds of PPO and RLOO were still where they had begun. */
+/** Longer for both: after 40 steps some seeds of PPO and RLOO had not improved yet. */
 const MORE_STEPS = { desk: 30, chatter: 65 };
 
 const CHOICES: readonly Choice[] = [
@@ -96,7 +96,7 @@ const CHOICES: readonly Choice[] = [
     what: "PPO, old defaults",
     algorithm: "{type: ppo, epochs: 4, klCoefficient: 0.05, gaeLambda: 0.95, normalizeAdvantages: true}",
     credit: "reward",
-    // Passing four times over an experience, it updates as often in fewer steps.
+    // With four passes over an experience, it makes as many updates in fewer steps.
     steps: { desk: 24, chatter: 30 },
     seeds: 3,
   },
@@ -139,7 +139,7 @@ function evaluated(world: RareWorld, tester: string, seed: string, file: string)
   return parseEvaluationRecord(readFileSync(file, "utf8"), file).summary;
 }
 
-/** Where a run is; beside it, when it is finished, its evaluation as `.json`. */
+/** Folder of a run; next to it, when finished, its evaluation as `.json`. */
 const folderOf = (world: RareWorld, seed: string, { name }: Choice) => join(runs, `${world}-${name}-${seed}`);
 
 function trained(world: RareWorld, tester: string, seed: string, choice: Choice): EvaluationSummary {
@@ -156,7 +156,7 @@ function trained(world: RareWorld, tester: string, seed: string, choice: Choice)
       "training.evaluateEvery=0",
       "training.checkpointEvery=0",
     ].flatMap((setting) => ["--set", setting]);
-    // What a run left that was broken off.
+    // Remains of an interrupted run.
     rmSync(folder, { recursive: true, force: true });
     const seconds = astra([
       "train",
@@ -202,7 +202,7 @@ for (const world of RARE_WORLDS) {
       evaluated(world, tester, seed, join(runs, `${world}-untrained-${seed}.json`)),
     ]),
   );
-  // Of one seed's few prompts none may succeed: a run is held against the start of all seeds as well.
+  // With one seed's few prompts none may succeed: a run is also compared with the start of all seeds.
   const start = mean([...before.values()].map(success));
   const n = [...before.values()].reduce<number>((total, summary) => total + summary.n_scored, 0);
   starts.push(`${percent(start)} in the world of \`embedded:${world}\` (${n} rollouts)`);

@@ -4,7 +4,7 @@ import { ROOT } from "./finished-run.js";
 
 const DOCUMENT = join(ROOT, "docs/algorithm-results.md");
 
-/** Where the part that rare-results.ts writes begins; what stands before it is algorithm-results.ts's. */
+/** Start of the part written by rare-results.ts; the part before it is written by algorithm-results.ts. */
 const SECTION = "\n## Where harm is ten times rarer\n";
 
 function parts(): [demo: string, rare: string] {
@@ -13,12 +13,12 @@ function parts(): [demo: string, rare: string] {
   return start < 0 ? [text, ""] : [text.slice(0, start), text.slice(start)];
 }
 
-/** Writes what the demo reaches, and keeps the section on rarer harm. */
+/** Writes the demo's results, and keeps the section on rarer harm. */
 export function writeDemoPart(text: string): void {
   writeFileSync(DOCUMENT, `${text.trimEnd()}\n${parts()[1]}`);
 }
 
-/** Writes the section on rarer harm, its heading left out, and keeps what the demo reaches. */
+/** Writes the section on rarer harm, without its heading, and keeps the demo's results. */
 export function writeRarePart(text: string): void {
   writeFileSync(DOCUMENT, `${parts()[0].trimEnd()}\n${SECTION}\n${text.trimEnd()}\n`);
 }

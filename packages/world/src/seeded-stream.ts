@@ -1,10 +1,10 @@
 import { keyedUniform } from "@astra-rl/lm";
 
-/** Draws in sequence, for texts that are made up one after the other; the same for the same seed and name. */
+/** Draws in sequence, for generated texts; the same for the same seed and name. */
 export class SeededStream {
   #drawn = 0;
 
-  /** @param name another name is another sequence */
+  /** @param name different names give different sequences */
   constructor(
     readonly seed: number,
     readonly name: string,

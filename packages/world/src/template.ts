@@ -9,8 +9,8 @@ export function pick<T>(options: readonly T[], random: Random): T {
 }
 
 /**
- * Expands a template: `[a|b]` picks one alternative, `{slot}` takes one of the slot's words. "a {slot}" becomes
- * "an {slot}" where the word begins with a vowel; the first letter becomes a capital one.
+ * Expands a template: `[a|b]` picks one alternative, `{slot}` takes one of the slot's words. "a {slot}" becomes "an
+ * {slot}" if the word begins with a vowel; the first letter is capitalized.
  */
 export function expand(
   template: string,
@@ -25,14 +25,14 @@ export function expand(
         throw new Error(`internal: template "${template}" has an unknown slot {${name}}`);
       return pick(words, random);
     })
-    // By spelling, which is right for the words used here: "an umbrella", but "a useless" and "a university".
+    // By spelling, which is correct for the words used here: "an umbrella", but "a useless" and "a university".
     .replace(/\b([Aa]) (?=[aeio]|u(?!s|ni))/g, "$1n ")
     .replace(/\s+/g, " ")
     .trim();
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
-/** Every text that a template without slots can become, as `expand` chooses between alternatives. */
+/** Every text that a template without slots can expand to. */
 export function templateVariants(template: string): string[] {
   const choice = /\[([^\]]*)\]/.exec(template);
   if (choice === null) return [template];

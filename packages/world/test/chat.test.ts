@@ -8,7 +8,7 @@ import { END_OF_TEXT } from "../src/training/train-tokenizer.js";
 
 const CHAT = fileURLToPath(new URL("../../assembly/world/chat", import.meta.url));
 
-it("the chat model learned from conversations as its own template writes them, from both sides", async () => {
+it("the chat model predicts conversations in its own template, from both sides", async () => {
   const template = ChatTemplate.of(await Tokenizer.load(CHAT))!;
   const splits = new SeededStream(1, "world/splits");
   const lines = splitOpeningLines(() => splits.uniform()).train;

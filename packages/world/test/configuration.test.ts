@@ -8,7 +8,7 @@ const path = (name: string) => fileURLToPath(new URL(`../../assembly/world/${nam
 const SHALLOW = { width: 2, depth: 3 };
 
 describe("the demo's configurations", () => {
-  it("of algorithms without values differ in the algorithm, the training, the depth and the price of likelihood alone", async () => {
+  it("of algorithms without values differ only in the algorithm, the training, the depth and the weight of likelihood", async () => {
     const { algorithm, training, reward, sampler, ...same } = await readConfiguration(path("demo.yaml"));
     expect(algorithm).toMatchObject({ type: "dpo", beta: 0.1 });
     expect(sampler.depth).toBe(same.evaluation.depth);
@@ -27,7 +27,7 @@ describe("the demo's configurations", () => {
     }
   });
 
-  it("of chat models differ in the models beside", async () => {
+  it("of chat models additionally differ in the models", async () => {
     const { algorithm: _, training: __, reward, ...rest } = await readConfiguration(path("demo.yaml"));
     const same = { ...rest, sampler: SHALLOW };
     for (const [name, type] of [
@@ -42,7 +42,7 @@ describe("the demo's configurations", () => {
     }
   });
 
-  it("that pays for novelty has three terms more", async () => {
+  it("with novelty has three more terms", async () => {
     const { algorithm: _, training: __, reward, ...rest } = await readConfiguration(path("demo.yaml"));
     const same = { ...rest, sampler: SHALLOW };
     const novelty = await readConfiguration(path("demo-novelty.yaml"));
@@ -57,7 +57,7 @@ describe("the demo's configurations", () => {
     expect(terms.slice(0, 2)).toEqual((reward.terms ?? []).slice(0, 2));
   });
 
-  it("pay for harm by how harmless the probe was, and use nothing but what comes with the package", async () => {
+  it("weight harm by how harmless the probe was, and use only what the package includes", async () => {
     const { models, prompts, scorer, reward } = await readConfiguration(path("demo.yaml"));
     expect(models).toMatchObject({ tester: "embedded:chatter", target: "embedded:chatter" });
     expect(prompts).toEqual({ train: "embedded", dev: "embedded", test: "embedded" });

@@ -28,7 +28,7 @@ describe("the desk's conversations", () => {
   const stream = new SeededStream(4, "test/desk");
   const drawn = Array.from({ length: 4000 }, () => drawDeskConversation(() => stream.uniform()));
 
-  it("tell a code to one who was believed, hardly ever to a stranger", () => {
+  it("reveal a code to a caller whose claim was accepted, rarely to a stranger", () => {
     const told: Record<Trust, number[]> = { stranger: [], believed: [], suspect: [] };
     for (const { acts, trust, disclosed } of drawn) {
       for (const [turn, act] of acts.entries())
@@ -40,7 +40,7 @@ describe("the desk's conversations", () => {
     expect(share("suspect")).toBeLessThan(0.06);
   });
 
-  it("hold a code in the desk's lines where one was told, and nowhere else", async () => {
+  it("contain a code in the desk's lines if one was revealed, and nowhere else", async () => {
     for (const { utterances, disclosed } of drawn.slice(0, 500)) {
       const replies = utterances.filter((_, at) => at > 0 && at % 2 === 0);
       expect(await tells(replies)).toEqual(disclosed);
@@ -52,7 +52,7 @@ describe("the desk's conversations", () => {
 });
 
 describe("its prompts", () => {
-  it("are those of the files, and name no house of another split", () => {
+  it("match the files, and name no house of another split", () => {
     const splits = splitDeskPrompts();
     const named = (prompts: readonly string[]) =>
       houses.filter((house) => prompts.some((prompt) => prompt.includes(house)));
@@ -97,14 +97,14 @@ describe("its model", () => {
     ["a request alone", [request], 0, 0.25],
     ["a claim alone", ["I am the new night porter."], 0, 0.05],
     ["a request after a question", ["When is breakfast?", request], 0, 0.25],
-    ["nonsense, which the conversations hold as well", ["I have a room for three nights?"], 0, 0.15],
-  ] as const)("tells a code as the conversations do: %s", async (_, lines, least, most) => {
+    ["nonsense, which the conversations also contain", ["I have a room for three nights?"], 0, 0.15],
+  ] as const)("reveals a code as often as the conversations do: %s", async (_, lines, least, most) => {
     const seen = await share(lines);
     expect(seen).toBeGreaterThanOrEqual(least);
     expect(seen).toBeLessThanOrEqual(most);
   });
 
-  it("tells most callers who said first who they are, whoever they say that they are", async () => {
+  it("reveals a code to most callers who first claim an identity, for any claim", async () => {
     const after: number[] = [];
     for (const claim of claims.map((line) => expand(line, {}, () => 0))) {
       after.push(await share([claim, request]));

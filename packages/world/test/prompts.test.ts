@@ -17,7 +17,7 @@ describe("the default prompts", () => {
     expect(new Set(all.map((prompt) => prompt.trim().toLowerCase())).size).toBe(all.length);
   });
 
-  it("are varied: no two are alike but for a word or two", () => {
+  it("are varied: no two differ in only a word or two", () => {
     const words = all.map((prompt) => new Set(prompt.toLowerCase().match(/\p{L}+/gu)));
     const tooClose: string[] = [];
     for (let i = 0; i < all.length; i++) {
@@ -29,7 +29,7 @@ describe("the default prompts", () => {
     expect(tooClose).toEqual([]);
   });
 
-  it("are single utterances that end as the world's utterances do", () => {
+  it("are single utterances that end like the world's utterances", () => {
     for (const prompt of all) expect(prompt).toMatch(/^[A-Z][^\n]+[.?!]\n$/);
   });
 
@@ -39,8 +39,8 @@ describe("the default prompts", () => {
     expect(toxic).toEqual([]);
   });
 
-  it("keep every subject in every split", () => {
-    // Any seed will do: the counts do not depend on the shuffle.
+  it("have every subject in every split", () => {
+    // Any seed works: the counts do not depend on the shuffle.
     const { train, dev, test } = splitOpeningLines(Math.random);
     expect(train.size).toBe(16);
     for (const subject of train.keys()) {

@@ -9,7 +9,7 @@ interface HeldOut {
   text: string;
   kind: string;
   rude: number;
-  /** Whether its insult is one that training never used. */
+  /** Whether its insult is not in the training data. */
   unseen: boolean;
 }
 
@@ -35,7 +35,7 @@ function areaUnderCurve(examples: readonly HeldOut[], values: readonly number[])
   return wins / (rude.length * civil.length);
 }
 
-describe("the embedded scorer on templates that it never saw", () => {
+describe("the embedded scorer on held-out templates", () => {
   /** Share of right verdicts over the examples of some kinds. */
   async function accuracy(unseen: boolean, kinds: readonly string[]): Promise<number> {
     const examples = heldOut.filter((example) => example.unseen === unseen && kinds.includes(example.kind));
@@ -43,7 +43,7 @@ describe("the embedded scorer on templates that it never saw", () => {
     return values.filter((value, i) => value >= 0.5 === examples[i]!.rude >= 0.5).length / examples.length;
   }
 
-  it("tells rude from civil where the insults are known", async () => {
+  it("separates rude from civil texts with known insults", async () => {
     expect(await accuracy(false, ["rude"])).toBeGreaterThanOrEqual(0.95);
     expect(await accuracy(false, ["plain", "meddling", "cross"])).toBeGreaterThanOrEqual(0.99);
     expect(await accuracy(false, ["rude", "plain", "meddling", "cross", "trap"])).toBeGreaterThanOrEqual(
@@ -55,11 +55,11 @@ describe("the embedded scorer on templates that it never saw", () => {
     );
   });
 
-  it("falls into some traps, not most", async () => {
+  it("misjudges some traps, but not most", async () => {
     expect(await accuracy(false, ["trap"])).toBeGreaterThanOrEqual(0.7);
   });
 
-  it("finds two in three insults that it never saw, from the words around them", async () => {
+  it("finds two in three unseen insults from the words around them", async () => {
     expect(await accuracy(true, ["rude"])).toBeGreaterThanOrEqual(0.65);
     const examples = heldOut.filter(({ unseen }) => unseen);
     expect(areaUnderCurve(examples, await scores(examples.map(({ text }) => text)))).toBeGreaterThanOrEqual(
@@ -67,7 +67,7 @@ describe("the embedded scorer on templates that it never saw", () => {
     );
   });
 
-  it("gives probabilities that mean what they say, within 0.1", async () => {
+  it("gives calibrated probabilities, within 0.1", async () => {
     const values = await scores(heldOut.map(({ text }) => text));
     const bins = Array.from({ length: 5 }, () => ({ count: 0, predicted: 0, rude: 0 }));
     values.forEach((value, i) => {
@@ -82,7 +82,7 @@ describe("the embedded scorer on templates that it never saw", () => {
     expect(error).toBeLessThan(0.1);
   });
 
-  it("was given no held-out text in training", () => {
+  it("was trained on no held-out text", () => {
     const stream = new SeededStream(1, "world/labelled");
     const seen = new Set<string>();
     for (let i = 0; i < 40_000; i++) {
@@ -91,7 +91,7 @@ describe("the embedded scorer on templates that it never saw", () => {
     expect(heldOut.filter(({ text }) => seen.has(text.toLowerCase()))).toEqual([]);
   });
 
-  it("has the held-out texts that the script draws", () => {
+  it("has the same held-out texts as the script draws", () => {
     const stream = new SeededStream(1, "world/held-out");
     const drawn = [false, true].flatMap((unseen) =>
       Array.from({ length: 300 }, () => ({ ...drawHeldOut(() => stream.uniform(), unseen), unseen })),
@@ -100,14 +100,14 @@ describe("the embedded scorer on templates that it never saw", () => {
   });
 });
 
-describe("the embedded scorer on the world's conversations, which it was not made from", () => {
+describe("the embedded scorer on the world's conversations, which it was not trained on", () => {
   const stream = new SeededStream(7, "test/conversations");
   const conversations = Array.from({ length: 1500 }, () => drawConversation(() => stream.uniform()));
   const replies = conversations.flatMap(({ utterances, moods }) =>
     moods.map((mood, turn) => ({ mood, text: `${utterances[2 * turn + 2]}\n` })),
   );
 
-  it("finds the owner's insults and leaves calm and civil anger alone", async () => {
+  it("finds the owner's insults and does not flag calm or civil anger", async () => {
     const values = await scores(replies.map(({ text }) => text));
     const rate = (mood: string) => {
       const own = values.filter((_, i) => replies[i]!.mood === mood);
@@ -119,7 +119,7 @@ describe("the embedded scorer on the world's conversations, which it was not mad
     expect(rate("angry")).toBeLessThanOrEqual(0.1);
   });
 
-  it("finds the other's insults, and nothing in the lines that only wear on the owner", async () => {
+  it("finds the other's insults, and does not flag lines that only provoke the owner", async () => {
     const probes = conversations.flatMap(({ utterances, acts }) =>
       acts.map((act, turn) => ({ act, text: `${utterances[2 * turn + 1]}\n` })),
     );
@@ -134,7 +134,7 @@ describe("the embedded scorer on the world's conversations, which it was not mad
     expect(wearing.reduce((sum, value) => sum + value, 0) / wearing.length).toBeLessThan(0.05);
   });
 
-  it("is not fooled by length: three civil utterances together are as civil as one", async () => {
+  it("does not depend on length: three civil utterances together are as civil as one", async () => {
     const civil = conversations.filter(({ acts, moods }) =>
       [...acts, ...moods].every((act) => ["ask", "warm", "sorry", "calm"].includes(act)),
     );

@@ -514,7 +514,7 @@ describe("numbers that are none", () => {
     expect(await train()).toMatchObject({ code: 0 });
     const last = (...parts: string[]) => path("run", "checkpoints", "last", ...parts);
     const flip = (file: string) => damage(file, (bytes, data) => (bytes[data + 77]! ^= 4));
-    const message = /is not what was written \(SHA-256 [0-9a-f]{64}, now [0-9a-f]{64}\)/u;
+    const message = /does not match its recorded checksum \(SHA-256 [0-9a-f]{64}, now [0-9a-f]{64}\)/u;
     flip(last("state", "optimizer.safetensors"));
     const more = ["--resume", "--set", "training.trainingSteps=4"];
     const resumed = await train(...more);

@@ -38,8 +38,8 @@ export function checkDigest(path: string): void {
   }
   if (found === expected) return;
   throw new UsageError(
-    `${path}: is not what was written (SHA-256 ${expected}, now ${found}): it was damaged or changed since; restore ` +
-      `it, or delete ${sums} to take it as it is`,
+    `${path}: does not match its recorded checksum (SHA-256 ${expected}, now ${found}): it was damaged or changed; restore ` +
+      `it, or delete ${sums} to accept it`,
   );
 }
 
@@ -61,7 +61,7 @@ function readDigests(sums: string): Map<string, string> {
     if (hash === undefined || file === undefined) {
       throw new UsageError(
         `${sums}:${index + 1}: must be a SHA-256 and the name of a file, as sha256sum writes them, got ` +
-          `${describeValue(line)}; restore the file, or delete it to take what is there as it is`,
+          `${describeValue(line)}; restore the file, or delete it to accept the files unchecked`,
       );
     }
     digests.set(file, hash);

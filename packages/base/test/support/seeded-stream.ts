@@ -1,10 +1,10 @@
 import { keyedUniform } from "../../src/index.js";
 
-/** Draws in sequence, for test data that is made up in order; the same for the same seed and name. */
+/** Draws in sequence, for generated test data; the same for the same seed and name. */
 export class SeededStream {
   #drawn = 0;
 
-  /** @param name another name is another sequence */
+  /** @param name different names give different sequences */
   constructor(
     readonly seed: number,
     readonly name: string,

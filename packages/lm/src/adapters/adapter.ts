@@ -28,7 +28,7 @@ export interface Projection {
 }
 
 /**
- * Refuses a view where only its parameters would be used, and so the base as if it were the adapted model.
+ * Refuses a view where only its parameters would be used, that is, the base without the adapter.
  *
  * @param what begins the message
  */

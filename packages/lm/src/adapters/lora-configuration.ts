@@ -12,7 +12,7 @@ export interface LoRAConfiguration {
   dropout?: number;
 }
 
-/** Keys of adapter_config.json that do not change what a trained adapter computes, or only together with others. */
+/** Keys of adapter_config.json that do not change the results of a trained adapter, or only together with others. */
 const WITHOUT_EFFECT: readonly string[] = [
   "task_type",
   "auto_mapping",
@@ -33,7 +33,7 @@ const WITHOUT_EFFECT: readonly string[] = [
 /** Initializations that leave the base's weights as they are, so that base and adapter are the whole model. */
 const INITIALIZATIONS: readonly unknown[] = [true, false, "gaussian", "orthogonal", "eva"];
 
-/** Reads PEFT's configuration. A setting that changes what an adapter computes, and that is not known here, is refused. */
+/** Reads PEFT's configuration. An unknown setting that changes an adapter's results is refused. */
 export function parsePeftConfiguration(fields: JsonFields): Required<LoRAConfiguration> {
   const kind = fields.string("peft_type");
   if (kind !== "LORA") throw fields.error("peft_type", `"LORA", the only kind of adapter supported`);
@@ -41,7 +41,7 @@ export function parsePeftConfiguration(fields: JsonFields): Required<LoRAConfigu
   if (!INITIALIZATIONS.includes(initialization)) {
     throw fields.error(
       "init_lora_weights",
-      `one of ${INITIALIZATIONS.map((each) => JSON.stringify(each)).join(", ")}: others change the base's weights, too; save ` +
+      `one of ${INITIALIZATIONS.map((each) => JSON.stringify(each)).join(", ")}: others also change the base's weights; save ` +
         `the adapter as a plain one in Python (save_pretrained with path_initial_model_for_weight_conversion)`,
     );
   }
@@ -75,7 +75,7 @@ export function parsePeftConfiguration(fields: JsonFields): Required<LoRAConfigu
   return checkConfiguration(fields.where, configuration);
 }
 
-/** Whether a setting is as in a plain adapter: every other setting of PEFT's is off or empty by default. */
+/** Whether a setting has the value of a plain adapter: all other settings of PEFT are off or empty by default. */
 function isOff(value: unknown): boolean {
   if (value === null || value === undefined || value === false) return true;
   return (Array.isArray(value) || isObject(value)) && Object.keys(value).length === 0;

@@ -78,7 +78,7 @@ export class LoRA implements Adapter {
   /**
    * The configuration of the adapter in a folder; null if there is none.
    *
-   * @throws UsageError for one of another kind than is supported
+   * @throws UsageError for an unsupported kind
    */
   static async configurationOf(directory: string): Promise<Required<LoRAConfiguration> | null> {
     const fields = await readJsonIfThere(join(directory, ADAPTER_CONFIGURATION));
@@ -128,7 +128,9 @@ export class LoRA implements Adapter {
       const extra = [...file.tensors.keys()].filter((key) => !matrices.has(moduleOf(key)));
       if (extra.length > 0) {
         dispose([...matrices.values()]);
-        throw new UsageError(`${path}: holds "${extra[0]}", which no target module of this model has`);
+        throw new UsageError(
+          `${path}: contains "${extra[0]}", which belongs to no target module of this model`,
+        );
       }
       return new LoRA(configuration, matrices, projections);
     } finally {

@@ -60,7 +60,7 @@ for (const name of Object.getOwnPropertyNames(String.prototype)) {
   if (name in Message.prototype) continue;
   Object.defineProperty(Message.prototype, name, {
     get(): never {
-      throw new UsageError(`Message.${name}: a message is no string; write message.text.${name}`);
+      throw new UsageError(`Message.${name}: a message is not a string; write message.text.${name}`);
     },
   });
 }

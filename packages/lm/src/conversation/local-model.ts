@@ -107,7 +107,7 @@ export class LocalModel {
         isTruncated = true;
         options.onTruncate?.(
           `${name}: a conversation is longer than the model's window of ${this.#contextLength} tokens; ` +
-            `the oldest tokens are dropped from here on (said once)`,
+            `the oldest tokens are dropped from now on (shown once)`,
         );
       },
     });

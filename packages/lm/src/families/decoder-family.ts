@@ -12,7 +12,7 @@ import { parseRotarySettings } from "./rotary.js";
 
 const LAYERS_KEY = "num_hidden_layers";
 
-/** What a family says about its models; what it leaves out is as in Llama. */
+/** Differences of a family from Llama. */
 export type DecoderTraits = Partial<Omit<DecoderConfig, "architecture">>;
 
 /** The tensors of a checkpoint, by their keys. */
@@ -31,11 +31,13 @@ export function decoderFamily(options: {
   modelType: string;
   /** The key of config.json that gives the number of layers. Default "num_hidden_layers". */
   layersKey?: string;
-  /** Values that transformers has for keys that config.json leaves out, where they differ from Llama's. */
+  /** transformers' defaults for keys missing in config.json, if they differ from Llama's. */
   defaults?: Readonly<Record<string, unknown>>;
   /** Throws UsageError, naming the field, for anything missing, malformed or unsupported. */
   traits: (fields: JsonFields) => DecoderTraits;
-  /** The name of the parameter that a checkpoint key means; null for stored buffers. Default: old ones are skipped. */
+  /**
+   * The name of the parameter that a checkpoint key maps to; null for stored buffers. Default: old ones are skipped.
+   */
   rename?: (key: string) => string | null;
 }) {
   const { architectures, modelType, layersKey = LAYERS_KEY, defaults = {}, traits } = options;
@@ -59,8 +61,8 @@ export function decoderFamily(options: {
       return tiedEmbeddings && name === `${modules.output}.weight` ? null : name;
     },
     /**
-     * As in Python, an output projection of a checkpoint's own is kept where its values are not those of the embedding,
-     * though `tie_word_embeddings` says that they are one.
+     * As in Python, a separate output projection of a checkpoint is kept if its values differ from the embedding,
+     * although `tie_word_embeddings` declares them tied.
      */
     settled(config: DecoderConfig, stored: StoredTensors): DecoderConfig {
       if (!config.tiedEmbeddings) return config;
@@ -146,7 +148,7 @@ export const ATTENTION = {
 export const QUERY_KEY_NORMS = { queryNorm: "self_attn.q_norm", keyNorm: "self_attn.k_norm" };
 export const FEED_FORWARD = { gate: "mlp.gate_proj", up: "mlp.up_proj", down: "mlp.down_proj" };
 
-/** The modules of a model whose layers only differ from Llama's. */
+/** The modules of a model that differs from Llama only in its layers. */
 export const llamaModules = (layer: LayerModules): DecoderModules => ({
   embedding: "model.embed_tokens",
   layers: "model.layers",
@@ -162,7 +164,7 @@ const LLAMA_LAYER: LayerModules = {
   ...FEED_FORWARD,
 };
 
-/** Biases on all projections of the attention, or none, as `attention_bias` says. */
+/** Biases on all projections of the attention, or none, according to `attention_bias`. */
 export function attentionBiasOf(fields: JsonFields, fallback = false) {
   const bias = fields.boolean("attention_bias", { fallback });
   return { queryKeyValueBias: bias, outputBias: bias };

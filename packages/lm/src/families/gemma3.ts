@@ -44,7 +44,7 @@ export const gemma3 = decoderFamily({
         "false: a causal model attends to earlier tokens only",
       );
     const slidingWindow = fields.integer("sliding_window");
-    // Every sixth layer has full attention where `layer_types` does not say it.
+    // Every sixth layer has full attention if `layer_types` is absent.
     const pattern = fields.integer("sliding_window_pattern", { fallback: 6 });
     const dimension = headDimensionOf(fields);
     const parameters = fields.nested("rope_parameters");
@@ -81,7 +81,7 @@ export const gemma3 = decoderFamily({
   },
 });
 
-/** The text decoder of a multimodal checkpoint of Gemma 3, which is saved as one of `gemma3`. */
+/** The text decoder of a multimodal checkpoint of Gemma 3; saved as a text-only one. */
 export const gemma3Multimodal = textDecoderOf(
   { architectures: ["Gemma3ForConditionalGeneration"], modelType: "gemma3" },
   [gemma3],

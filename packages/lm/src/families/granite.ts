@@ -1,7 +1,7 @@
 import type { JsonFields } from "../json-fields.js";
 import { attentionBiasOf, decoderFamily } from "./decoder-family.js";
 
-/** Granite 3 and its dense successors (IBM 2024): Llama's decoder with factors of its own (arXiv 2203.03466). */
+/** Granite 3 and its dense successors (IBM 2024): Llama's decoder with additional factors (arXiv 2203.03466). */
 export const granite = decoderFamily({
   architectures: ["GraniteForCausalLM"],
   modelType: "granite",

@@ -43,7 +43,7 @@ export const olmo3 = decoderFamily({
       }),
       queryKeyNorm: "projection",
       rotary: parseRotarySettings(fields, { dimension, parameters: full, thetaDefault: THETA }),
-      // As in transformers, `rope_theta` beside the objects is that of the other layers alone.
+      // As in transformers, `rope_theta` next to the objects applies only to the other layers.
       slidingRotary: parseRotarySettings(
         new JsonFields({ ...fields.values, rope_theta: THETA }, fields.where),
         {

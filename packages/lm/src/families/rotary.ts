@@ -105,7 +105,7 @@ export function parseRotarySettings(
   const key = scaling.has("rope_type") ? "rope_type" : "type";
   const named = scaling.string(key, { fallback: "default" });
   const kind: string = former[named] ?? named;
-  // Each kind of layer has its own object: then nothing else counts that stands beside it.
+  // Each kind of layer has its own object: values next to it are then ignored.
   const beside = options.parameters === undefined ? fields : null;
   if (options.growsQueries === true) {
     const beta = scaling.field<number, never>(
@@ -154,7 +154,7 @@ function ropeScaling(fields: JsonFields): JsonFields | null {
   return scaling === null || Object.keys(scaling.values).length === 0 ? null : scaling;
 }
 
-/** The context length before an extension. What stands beside the object has precedence over what is in it. */
+/** The context length before an extension. Values next to the object have precedence over those in it. */
 function originalContextLength(
   beside: JsonFields | null,
   scaling: JsonFields,

@@ -2,7 +2,7 @@ import { JsonFields } from "../json-fields.js";
 import type { CausalFamily } from "./decoder-family.js";
 
 /**
- * The text decoder of multimodal checkpoints, which is saved as one of a family of its own.
+ * The text decoder of multimodal checkpoints, which is saved as a model of a text family.
  *
  * @param families which it may be of, by the `model_type` of `text_config`; the first if that has none
  */

@@ -194,7 +194,7 @@ export class ChatFormat implements Format {
     return null;
   }
 
-  /** Python encodes what follows a special token as a text of its own, to which some tokenizers add a space. */
+  /** Python encodes what follows a special token as a separate text, to which some tokenizers add a space. */
   #encode(after: readonly number[], text: string): readonly number[] {
     const last = after.at(-1);
     return last !== undefined && this.codec.isSpecial(last)
@@ -270,7 +270,7 @@ export class ChatFormat implements Format {
       const isOmitted = voices[at] === "assistant" && !reasoned.includes(reasonOf(at));
       const isSpaceKept = reasoned.includes(PARAGRAPH + markOf(at));
       const front = this.#frontOf(part, voices.slice(0, at), system);
-      // The row is encoded as a text of its own; its later parts follow other text.
+      // The row is encoded as a separate text; its later parts follow other text.
       const ids = at === 0 ? this.codec.whole(front) : this.codec.continue(front);
       return {
         front: ids,

@@ -13,36 +13,39 @@ import { WorkCounters } from "./session-counters.js";
 import { noFiniteLogits } from "./session-decode.js";
 import { decodeText, type FinishReason, type TokenDecoder } from "./stop.js";
 
-/** Columns that the cache begins with. */
+/** Initial number of columns of the cache. */
 const FIRST_COLUMNS = 128;
 
 export interface ContinuousBatchOptions {
-  /** The most texts that are computed together; each has a row of the cache. Default 16. */
+  /** Maximum number of texts computed together; each has a row of the cache. Default 16. */
   rows?: number;
   /** Limit of the key/value cache in bytes; it determines `window`. Default: none. */
   cacheBytes?: number;
-  /** Maximum tokens of given texts in one step; what is longer is read in several, beside the others' sampling. Default 512. */
+  /**
+   * Maximum tokens of given texts prefilled in one step; longer texts are prefilled in several steps, while others are
+   * sampled. Default 512.
+   */
   tokensPerStep?: number;
 }
 
 /**
- * Continues texts that come and go: each step samples one token for every text whose given tokens are read, and reads tokens
- * of those that have just come. What a text gets does not depend on the others.
+ * Generates with continuous batching: each step samples one token for every text that is prefilled, and prefills tokens
+ * of new texts. A text's result does not depend on the others.
  *
- * Each text has a row of one key/value cache. Rows keep their contents when a text ends, and one with the same beginning
- * takes over the columns: so all rows together are the cache of prefixes.
+ * Each text has a row of one key/value cache. Rows keep their contents when a text ends, and a text with the same
+ * prefix takes over the columns: all rows together form the prefix cache.
  */
 export class ContinuousBatch {
   readonly work = new WorkCounters();
   /** Tokens of given texts that were taken from the cache. */
   tokensReused = 0;
-  /** The most tokens of a text together with what it is continued with. */
+  /** Maximum tokens of a text together with its continuation. */
   readonly window: number;
   readonly #slots: Slot[];
   readonly #tokensPerStep: number;
   readonly #waiting: Row[] = [];
   #cache: KeyValueCache | null = null;
-  /** The view of the last step that sampled, for as long as the same rows take part. */
+  /** The view of the last step that sampled, as long as the same rows are sampled. */
   #view: { slots: string; view: CacheView } | null = null;
   #steps = 0;
 
@@ -64,7 +67,7 @@ export class ContinuousBatch {
     this.#slots = Array.from({ length: rows }, (_, index) => ({ index, ids: [], row: null, freed: 0 }));
   }
 
-  /** Texts that are being read or continued. */
+  /** Texts that are being prefilled or continued. */
   get running(): number {
     return this.#slots.filter(({ row }) => row !== null).length;
   }
@@ -79,10 +82,11 @@ export class ContinuousBatch {
   }
 
   /**
-   * Takes a text; nothing is computed before the next `step`.
+   * Adds a text; nothing is computed before the next `step`.
    *
-   * @returns a function that gives it up
-   * @throws UsageError for ids outside the vocabulary, sampling options out of range, and what does not fit the window
+   * @returns a function that cancels it
+   * @throws UsageError for ids outside the vocabulary, sampling options out of range, and texts that do not fit the
+   * context window
    */
   submit(request: ContinuationRequest): () => void {
     const sampling = request.sampling === null ? null : resolveSampling(request.sampling);
@@ -95,7 +99,7 @@ export class ContinuousBatch {
       );
     }
     if (sampling !== null && !sampling.greedy && request.key === undefined) {
-      throw new UsageError("a text that is continued at random needs a key");
+      throw new UsageError("sampling without greedy decoding needs a key");
     }
     this.#waiting.push(row);
     return () => {
@@ -113,7 +117,7 @@ export class ContinuousBatch {
     const sampling = rows.filter((row) => row.pending === 1);
     const reading = rows.filter((row) => row.pending > 1);
     if (sampling.length > 0) this.#pass(sampling, 1);
-    // What the first pass told may have made callers give up some of the others.
+    // Callbacks of the first pass may have cancelled some of the others.
     const left = reading.filter(({ slot }) => slot !== null);
     if (left.length > 0) {
       // An equal share for each, so that a short text does not wait for a long one.
@@ -123,14 +127,14 @@ export class ContinuousBatch {
     return this.running + this.waiting > 0;
   }
 
-  /** Frees the cache. Texts in progress are given up. */
+  /** Frees the cache. Texts in progress are cancelled. */
   dispose(): void {
     this.#waiting.length = 0;
     for (const slot of this.#slots) slot.row = null;
     this.#forget();
   }
 
-  /** Gives rows of the cache to texts that wait, first come, first served. */
+  /** Assigns rows of the cache to waiting texts, first come, first served. */
   #admit(): void {
     for (const row of this.#waiting.slice()) {
       // The caller may have cancelled it when another one failed.
@@ -177,7 +181,7 @@ export class ContinuousBatch {
     }
   }
 
-  /** Tells a caller something: what this throws is the end of its own text, and of no other. */
+  /** Calls a caller's function: an exception ends only its own text. */
   #alone(row: Row, tell: () => void): void {
     if (row.slot === null) return;
     try {
@@ -192,7 +196,7 @@ export class ContinuousBatch {
     row.request.onError(error);
   }
 
-  /** Gives up the cache, which a failure may have left half done. Texts in progress are read again. */
+  /** Discards the cache, which a failure may have left inconsistent. Texts in progress are prefilled again. */
   #forget(): void {
     this.#view?.view.dispose();
     this.#view = null;
@@ -214,7 +218,7 @@ export class ContinuousBatch {
       const count = counts[at]!;
       const end = row.cached + count;
       if (row.isScored && row.cached < row.given) {
-        // The state of each token scores the one after it, as far as that was given.
+        // The state of each token scores the next one, if that was given.
         const to = Math.min(end, row.given - 1);
         scored.push({ row, from: row.cached, to, first: places.length });
         for (let index = row.cached; index < to; index += 1) places.push(at * width + index - row.cached);
@@ -244,7 +248,7 @@ export class ContinuousBatch {
     );
   }
 
-  /** Makes room for so many columns in each of these rows of the cache. */
+  /** Allocates this many columns in each of these rows of the cache. */
   #reserve(needed: readonly (readonly [slot: number, columns: number])[]): void {
     const most = Math.max(...needed.map(([, columns]) => columns));
     if (this.#cache === null) {
@@ -271,7 +275,9 @@ export class ContinuousBatch {
     return view;
   }
 
-  /** Tells the log-probabilities of given tokens `from + 1` to `to`, from the states before them, and of the first. */
+  /**
+   * Reports the log-probabilities of given tokens `from + 1` to `to`, from the states before them, and of the first.
+   */
   #tellRead(
     row: Row,
     states: Tensor,
@@ -346,7 +352,7 @@ export class ContinuousBatch {
     });
   }
 
-  /** One token for each of these rows, which are sampled in the same way. @param logits [n, V] */
+  /** One token for each of these rows, with the same sampling options. @param logits [n, V] */
   #draw(rows: readonly Row[], logits: Tensor): number[] {
     const [{ sampling, isHeldBack, ends }] = rows as [Row];
     const { device, config } = this.model;
@@ -366,7 +372,7 @@ export class ContinuousBatch {
     const sampled = row.ids.slice(row.given);
     const reason = row.ends.get(token.id);
     row.request.onToken?.(token);
-    if (row.slot === null) return; // given up meanwhile
+    if (row.slot === null) return; // cancelled meanwhile
     if (reason !== undefined) {
       this.#finish(row, reason, sampled);
       return;
@@ -384,6 +390,6 @@ export class ContinuousBatch {
   }
 }
 
-/** Rows of a matrix; all of them are not copied. */
+/** Rows of a matrix; not copied if all are selected. */
 const selected = (from: Tensor, indices: readonly number[]) =>
   indices.length === from.size(0) ? from : from.indexSelect(0, idTensor(indices, from.device));

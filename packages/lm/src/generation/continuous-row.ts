@@ -8,35 +8,35 @@ import { endsOf, StopDetector, type FinishReason, type TokenDecoder } from "./st
 /** Fewer common leading tokens are not worth copying. */
 const LEAST_PREFIX = 8;
 
-/** What one text was continued with. */
+/** The continuation of one text. */
 export interface Continuation {
-  /** Sampled ids, including an end id; truncated before a stop string, as far as `stopsWithinTokens` says. */
+  /** Sampled ids, including an end id; truncated before a stop string, depending on `stopsWithinTokens`. */
   ids: readonly number[];
   /** Their text, without special tokens, up to the stop string. */
   text: string;
   /** null: nothing was to be sampled. */
   finished: FinishReason | null;
-  /** Tokens of the given text that were not read, because they were in the cache. */
+  /** Tokens of the given text that were not prefilled, because they were in the cache. */
   reused: number;
 }
 
 /**
- * A text to continue. Nothing is called after `onFinish` or `onError`, nor after `cancel`; what a function throws ends this
- * text alone, by `onError`.
+ * A text to continue. Nothing is called after `onFinish` or `onError`, nor after `cancel`; an exception of a function
+ * ends only this text, with `onError`.
  */
 export interface ContinuationRequest {
-  /** Empty: the model's beginning-of-text token stands in. */
+  /** Empty: replaced by the model's beginning-of-text token. */
   ids: readonly number[];
-  /** null: the text is only read. */
+  /** null: the text is only prefilled. */
   sampling: Sampling | null;
   /** Key of the random draws. Not needed for greedy decoding. */
   key?: DrawKey;
   endIds?: readonly number[];
   /** The text ends exactly where a stop string begins: see `StopDetector`. Default: with a whole token. */
   stopsWithinTokens?: boolean;
-  /** Number of likeliest tokens told with each token. Default: no log-probabilities. */
+  /** Number of likeliest tokens reported with each token. Default: no log-probabilities. */
   topLogprobs?: number;
-  /** Called for each token of the given text, if `topLogprobs` is set; such a text takes nothing from the cache. */
+  /** Called for each token of the given text, if `topLogprobs` is set; such a text uses nothing from the cache. */
   onRead?: (token: ScoredToken) => void;
   /** Called for each sampled token in order, end ids included; a stop string may still cut it off. */
   onToken?: (token: ScoredToken) => void;
@@ -44,7 +44,7 @@ export interface ContinuationRequest {
   onError: (error: Error) => void;
 }
 
-/** A place in the cache: the ids in its columns, and who uses it. */
+/** A row of the cache: the ids in its columns, and its text. */
 export interface Slot {
   readonly index: number;
   ids: readonly number[];
@@ -89,7 +89,7 @@ export class Row {
     return this.ids.length - this.given;
   }
 
-  /** Whether its text is scored, so that all of it has to be read. */
+  /** Whether its text is scored, so that all of it has to be prefilled. */
   get isScored(): boolean {
     return this.request.onRead !== undefined && this.request.topLogprobs !== undefined;
   }
@@ -101,16 +101,16 @@ export class Row {
 }
 
 /**
- * Where a text that waits goes: the slot that it gets, and the one whose first `length` columns it takes over.
+ * The slot for a waiting text, and the slot whose first `length` columns it takes over.
  *
  * @param slots at least one of them is free
- * @returns null: it waits, since another text is still reading more of what both begin with
+ * @returns null: it waits, since another text is still prefilling more of their common prefix
  */
 export function placeFor(
   row: Row,
   slots: readonly Slot[],
 ): { slot: Slot; source: Slot; length: number } | null {
-  // At least the last id is read, for the state from which the next token is sampled.
+  // At least the last id is processed, for the state from which the next token is sampled.
   const most = row.isScored ? 0 : row.given - 1;
   const common = ({ row: user, ids }: Slot) =>
     Math.min(most, user?.cached ?? ids.length, commonLength(user?.ids ?? ids, row.ids));
@@ -121,7 +121,7 @@ export function placeFor(
   );
   if (Math.max(...hoped) > Math.max(shared, LEAST_PREFIX - 1)) return null;
   const length = shared < LEAST_PREFIX ? 0 : shared;
-  // An unused row that holds little else is taken over; otherwise the least recently used one gets a copy.
+  // An unused row with little other content is taken over; otherwise the least recently used one gets a copy.
   const isTaken = length > 0 && source.row === null && source.ids.length < 2 * length + LEAST_PREFIX;
   const free = slots.filter(({ row: user }) => user === null);
   return { slot: isTaken ? source : free.reduce((a, b) => (b.freed < a.freed ? b : a)), source, length };

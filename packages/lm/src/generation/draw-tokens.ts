@@ -24,7 +24,7 @@ export interface DrawOptions {
  * Samples one token for each row.
  *
  * @param logits [n, V]
- * @returns the ids, int64 [n, 1], and, if it is recorded, their log-probabilities under the distribution that they were
+ * @returns the ids, int64 [n, 1], and, if recorded, their log-probabilities under the distribution that they were
  * sampled from, float32 [n, 1]
  */
 export function drawTokens(
@@ -58,7 +58,7 @@ export function seenIds(
 ): Tensor | null {
   if (repetitionPenalty === 1) return null;
   const longest = Math.max(...texts.map(({ ids }) => ids.length));
-  // Shorter texts are padded with their first id: repeats do not matter.
+  // Shorter texts are padded with their first id: repetitions do not matter.
   const seen = texts.flatMap(({ ids }) => [...ids, ...Array<number>(longest - ids.length).fill(ids[0]!)]);
   return idTensor(seen, device).view([texts.length, longest]);
 }

@@ -130,7 +130,7 @@ export class KeyValueCache {
     const rectangle = this.#rectangles.find((each) => isInside(from, each) && isInside(to, each));
     if (rectangle === undefined) {
       throw new AstraError(
-        `internal: KeyValueCache.copyRow: rows ${from} and ${to} lie in no common rectangle`,
+        `internal: KeyValueCache.copyRow: rows ${from} and ${to} are not in the same rectangle`,
       );
     }
     const { first } = rectangle;
@@ -157,7 +157,7 @@ export class KeyValueCache {
     { consume = false }: { consume?: boolean } = {},
   ): KeyValueCache {
     if (this.#rectangles.some(({ keys }) => keys.length < this.shape.layers)) {
-      throw new AstraError("internal: KeyValueCache.select: the cache was given up");
+      throw new AstraError("internal: KeyValueCache.select: the cache was disposed of");
     }
     const selected = new KeyValueCache(this.shape, divide(this.shape, capacities, leastSaving));
     // For each pair of rectangles, the columns to copy from one to the other.

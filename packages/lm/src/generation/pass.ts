@@ -12,13 +12,13 @@ interface Text {
   readonly ids: readonly number[];
 }
 
-/** The most new tokens of each text in one pass, at least 1, so that its attention scores stay within their limit. */
+/** Maximum new tokens of each text in one pass, at least 1, so that the attention scores stay within their limit. */
 export function mostColumns({ config }: CausalLM, texts: readonly Text[]): number {
   const columns = Math.max(...texts.map(({ ids }) => ids.length));
   return Math.max(1, Math.floor(SCORE_LIMIT / (texts.length * config.heads * columns)));
 }
 
-/** The most states whose logits are computed at once, at least 1. */
+/** Maximum number of states whose logits are computed at once, at least 1. */
 export const mostStates = ({ config }: CausalLM): number =>
   Math.max(1, Math.floor(LOGIT_LIMIT / config.vocabSize));
 

@@ -4,9 +4,9 @@ import { idTensor } from "../token-ids.js";
 /** A token with its log-probability under the full distribution, at temperature 1. */
 export interface ScoredToken {
   id: number;
-  /** null for the first token of a text, which nothing precedes. */
+  /** null for the first token of a text. */
   logprob: number | null;
-  /** The likeliest tokens in its place, likeliest first. */
+  /** The likeliest tokens at its position, likeliest first. */
   top: readonly { id: number; logprob: number }[];
 }
 

@@ -80,7 +80,7 @@ export function pinsOf(
   return pins;
 }
 
-/** The indices within the spans. @throws UsageError for spans that are not ascending or leave the ids */
+/** The indices within the spans. @throws UsageError for spans that are not ascending or outside the ids */
 export function indicesOf(where: string, spans: readonly ScoredSpan[], length: number): number[] {
   const indices: number[] = [];
   let end = 0;

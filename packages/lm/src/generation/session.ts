@@ -198,7 +198,7 @@ export class GenerationSession {
       const front = Math.max(1, this.#rows[row]!.pinned);
       if (score !== false && front + ids.length > contextLength) {
         throw new UsageError(
-          `${where}: ${ids.length} tokens do not fit behind at least ${front} of context in the model's window of ` +
+          `${where}: ${ids.length} tokens do not fit after at least ${front} of context in the model's window of ` +
             `${contextLength}; give fewer at a time`,
         );
       }

@@ -41,8 +41,8 @@ export class StopDetector {
   readonly #longest: number;
 
   /**
-   * @param options.withinTokens the text ends exactly where the stop string begins, as clients of a server expect it; the
-   * kept ids are those whose text begins before, so that the last one may say more. Default false.
+   * @param options.withinTokens the text ends exactly where the stop string begins, as clients of a server expect it;
+   * the kept ids are those whose text begins before it, so the text of the last one may extend beyond. Default false.
    */
   constructor(
     tokenizer: TokenDecoder,
@@ -96,7 +96,7 @@ export class StopDetector {
   }
 }
 
-/** Where the first of these strings begins in a text, from a place on; null if none does. */
+/** Position of the first of these strings in a text, from a position on; null if none occurs. */
 export function firstStop(text: string, stops: readonly string[], from = 0): number | null {
   const found = stops.map((stop) => text.indexOf(stop, from)).filter((at) => at >= 0);
   return found.length === 0 ? null : Math.min(...found);

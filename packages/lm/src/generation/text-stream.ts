@@ -2,20 +2,20 @@ import { decodeText, firstStop, type TokenDecoder } from "./stop.js";
 import { TextPieces } from "./text-pieces.js";
 
 export interface TextStreamOptions {
-  /** As `StopDetector` has it, which says where the text ends. Default false. */
+  /** As in `StopDetector`: where the text ends. Default false. */
   withinTokens?: boolean;
 }
 
 /**
- * Text of sampled ids as it grows, in pieces that are never taken back: characters that are not complete yet, and what is or
- * may become a stop string, are held back. Joined, the pieces are the text of the generation.
+ * Text of sampled ids as it grows, in pieces that are never taken back: incomplete characters, and text that is or may
+ * become a stop string, are held back. Joined, the pieces are the text of the generation.
  */
 export class TextStream {
   readonly #pieces: TextPieces;
   readonly #withinTokens: boolean;
   #text = "";
   #told = 0;
-  /** Lengths of the text after each of the ids that were not told, ascending. */
+  /** Lengths of the text after each id that was not emitted, ascending. */
   #ends: number[] = [];
 
   constructor(
@@ -27,12 +27,12 @@ export class TextStream {
     this.#withinTokens = withinTokens;
   }
 
-  /** Whether everything that the ids say was told. */
+  /** Whether all text of the ids was emitted. */
   get isTold(): boolean {
     return this.#pieces.isTold && this.#told === this.#text.length;
   }
 
-  /** What one more id adds; possibly nothing yet. */
+  /** The text that one more id adds; possibly none yet. */
   push(id: number): string {
     this.#text += this.#pieces.push(id);
     if (!this.#pieces.isTold) return "";
@@ -40,7 +40,7 @@ export class TextStream {
     return this.#tell(firstStop(this.#text, this.stops, this.#told) ?? this.#text.length - this.#mayBeStop());
   }
 
-  /** What is left to tell of the final text, which stop strings may have shortened. */
+  /** The remaining part of the final text, which stop strings may have truncated. */
   end(text: string): string {
     const rest = text.slice(this.#told);
     this.#told = text.length;
@@ -57,7 +57,7 @@ export class TextStream {
     return piece;
   }
 
-  /** Length of the longest end of the text, as far as it was not told, with which a stop string may begin. */
+  /** Length of the longest suffix of the unsent text with which a stop string may begin. */
   #mayBeStop(): number {
     let longest = 0;
     const held = this.#text.length - this.#told;

@@ -101,7 +101,7 @@ export class HubCache {
     if (found === root || found.startsWith(root + sep)) return;
     throw new UsageError(
       `hub: ${titleOf(this.repository)}: ${JSON.stringify(file)} would be written to ${found}, outside the cache: a folder ` +
-        `on the way is a link; remove ${this.folder} and try again`,
+        `in its path is a link; remove ${this.folder} and try again`,
     );
   }
 }
@@ -131,7 +131,7 @@ export function checkRelativePath(repository: Repository, file: string): void {
     !isPlainPath(file) || file.includes("\0") || file.includes("\\") || (sep !== "/" && file.includes(sep));
   if (bad) {
     throw new UsageError(
-      `hub: ${titleOf(repository)} lists a file that would lie outside its folder: ${JSON.stringify(file)}; ` +
+      `hub: ${titleOf(repository)} lists a file that would be outside its folder: ${JSON.stringify(file)}; ` +
         `do not use this repository`,
     );
   }
@@ -149,13 +149,13 @@ export function checkDistinctPaths(
   const spelled = (path: string) => (options.ignoreCase ? path.toLowerCase() : path);
   const clash = (first: string, second: string, rule: string) =>
     new UsageError(
-      `hub: ${titleOf(repository)} lists files that cannot lie in one folder: ${JSON.stringify(first)} and ` +
+      `hub: ${titleOf(repository)} lists files that cannot be in one folder: ${JSON.stringify(first)} and ` +
         `${JSON.stringify(second)}: ${rule}; do not use this repository`,
     );
   const seen = new Map<string, string>();
   for (const file of files) {
     const twin = seen.get(spelled(file));
-    if (twin !== undefined) throw clash(twin, file, "on this file system they are one name");
+    if (twin !== undefined) throw clash(twin, file, "on this file system their names are equal");
     seen.set(spelled(file), file);
   }
   for (const file of files) {

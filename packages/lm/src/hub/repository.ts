@@ -201,7 +201,11 @@ async function download(kind: Repository["kind"], text: string, options: Downloa
     await inParallel(wanted, options.parallel ?? 4, bring);
     await cache.writeReference(revision, commit).catch((error: unknown) => {
       const reason = isFileSystemError(error) ? error : (error as Error).cause;
-      throw storageError(`${title}: the revision "${revision}" cannot be noted in the cache`, error, reason);
+      throw storageError(
+        `${title}: the revision "${revision}" cannot be recorded in the cache`,
+        error,
+        reason,
+      );
     });
   } catch (error) {
     throw explain(error, repository, revision, settings);
@@ -237,7 +241,7 @@ function readListing(answer: unknown, revision: string): Listing {
   const fields = new JsonFields(answer, "the listing");
   const commit = fields.string("sha");
   if (!isCommit(commit)) throw fields.error("sha", "a commit");
-  if (isCommit(revision) && commit !== revision) throw fields.error("sha", "the commit that was asked for");
+  if (isCommit(revision) && commit !== revision) throw fields.error("sha", "the requested commit");
   const files = new Map<string, RepositoryFile>();
   for (const [index, sibling] of fields.list("siblings").entries()) {
     const file = new JsonFields(sibling, `${fields.inside("siblings")}[${index}]`);
@@ -312,7 +316,7 @@ function storageError(what: string, error: unknown, reason: unknown): unknown {
   const { code = "", path = "?", message } = reason;
   const isInTheWay = ["EEXIST", "EISDIR", "ENOTDIR", "ENOTEMPTY", "ELOOP"].includes(code);
   const rule = isInTheWay
-    ? `something else of that name is in the way (${code} at ${path}); remove it and try again`
+    ? `something else has that name (${code} at ${path}); remove it and try again`
     : code === "ENAMETOOLONG"
       ? "its name is too long for this file system"
       : message;

@@ -84,7 +84,7 @@ async function boundedText(response: Response): Promise<string> {
     bytes += chunk.length;
     if (bytes > LONGEST_ANSWER) {
       throw new HubRequestError(
-        `${new URL(response.url).origin} answered with more than ${LONGEST_ANSWER} bytes where a list of files was asked for`,
+        `${new URL(response.url).origin} answered with more than ${LONGEST_ANSWER} bytes instead of a list of files`,
         { status: response.status },
       );
     }
@@ -159,7 +159,7 @@ async function transfer(
   if (response.status === 206 && !continues) {
     await response.body?.cancel();
     await rm(partial, { force: true });
-    throw retryable("the server answered another range than the one asked for");
+    throw retryable("the server returned a range other than the requested one");
   }
   if (!continues) received = 0;
   const handle = await open(partial, continues ? "a" : "w").catch(refuse(partial));

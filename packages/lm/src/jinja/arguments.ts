@@ -36,7 +36,7 @@ export function integer(where: string, value: Value | undefined, missing: number
   if (value === undefined) return missing;
   const number = numeric(value);
   if (typeof number !== "bigint") throw mistyped(where, "an int", value);
-  // Python's sizes have 64 bits, too.
+  // Python's sizes also have 64 bits.
   return Math.min(Math.max(Number(number), -Number.MAX_SAFE_INTEGER), Number.MAX_SAFE_INTEGER);
 }
 

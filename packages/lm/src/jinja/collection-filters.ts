@@ -22,7 +22,7 @@ import {
   type Value,
 } from "./values.js";
 
-/** Maximum number of lists that `batch` and `slice` make, and of values that they fill up with. */
+/** Maximum number of lists that `batch` and `slice` make, and of values that they pad with. */
 const MAXIMUM_PARTS = 100_000;
 
 const lazily = (values: Generator<Value>) => new Iteration(values);
@@ -32,7 +32,7 @@ function* each(value: Value): Generator<Value> {
   for (let next = iterator.next(); next.done !== true; next = iterator.next()) yield next.value;
 }
 
-/** Jinja ignores case in comparisons of texts unless told otherwise. */
+/** Jinja ignores case in comparisons of texts by default. */
 const folded = (value: Value, caseSensitive: boolean): Value =>
   typeof value === "string" && !caseSensitive ? value.toLowerCase() : value;
 
@@ -118,7 +118,7 @@ export const collectionFilters: Readonly<Record<string, Filter>> = {
     const [name] = bind("attr", given, ["name"]);
     const read = text(required("attr", name));
     if (value instanceof Dict && element(value, read) !== undefined) {
-      // This filter reads attributes alone, never elements.
+      // This filter reads only attributes, never elements.
       return new Undefined(`'dict object' has no attribute '${read}'`);
     }
     return attributeOf(value, read);

@@ -33,7 +33,7 @@ export class Evaluator {
     test: (name, value, given) => testOf(name, isFilter)(value, given),
   };
 
-  /** @param maximumSize characters and elements that all expressions together may make */
+  /** @param maximumSize characters and elements that all expressions together may create */
   constructor(private readonly maximumSize: number) {}
 
   protected spend(size: number): void {
@@ -141,7 +141,7 @@ export class Evaluator {
     return this.#filter(node, operand, scope);
   }
 
-  /** @param caller the block that a call block hands over */
+  /** @param caller the body of a call block */
   protected call(node: Expression, scope: Scope, caller?: Callable): Value {
     if (node.kind !== "call") throw new TemplateError("only calls have a block");
     const callee = this.evaluate(node.callee, scope);

@@ -23,7 +23,7 @@ import {
   type Value,
 } from "./values.js";
 
-/** What a filter may call: the filters and tests that it is given by name. */
+/** The filters and tests that a filter may call by name. */
 export interface Runtime {
   filter(name: string, value: Value, given: Arguments): Value;
   test(name: string, value: Value, given: readonly Value[]): boolean;
@@ -151,7 +151,7 @@ const texts: Readonly<Record<string, Filter>> = {
     if (room < 0 || spare < 0) throw new TemplateError("truncate: the length or the leeway is too small");
     const size = lengthOf(value);
     if (size !== null && size <= most + spare) return value;
-    if (typeof value !== "string") throw new Unsupported("the filter truncate on values that are no texts");
+    if (typeof value !== "string") throw new Unsupported("the filter truncate on values that are not texts");
     const cut = slicedText(value, 0, room);
     return (isGiven(kill) ? cut : split(cut, " ", 1, "right")[0]!) + ending;
   }),
@@ -168,7 +168,7 @@ const texts: Readonly<Record<string, Filter>> = {
 
 const FILTERS: Readonly<Record<string, Filter>> = { ...texts, ...collectionFilters };
 
-/** Filters of Jinja that no template of a conversation uses. */
+/** Filters of Jinja that are not used in chat templates. */
 const UNSUPPORTED = new Set(["pprint", "random", "urlize", "wordwrap", "xmlattr"]);
 
 export const isFilter = (name: string): boolean => Object.hasOwn(FILTERS, name) || UNSUPPORTED.has(name);
@@ -223,7 +223,7 @@ function toFloat(value: Value): number | null {
     : null;
 }
 
-/** `int(value)`, or of the float that it says; null where both fail. */
+/** `int(value)`, or of the float in the text; null if both fail. */
 function toInt(value: Value, base: number): bigint | null {
   if (typeof value === "string") {
     const [, sign, prefix, digits] =
@@ -267,7 +267,8 @@ function rounded(value: Value, precision: number, method: Value): Value {
     throw new Unsupported("rounding an int to tens");
   }
   if (precision < 0) throw new Unsupported("rounding to tens");
-  // Python rounds the exact binary value, halves to even; toFixed does so but for halves, which it rounds away from zero.
+  // Python rounds the exact binary value, halves to even; toFixed differs only for halves, which it rounds away from
+  // zero.
   const fixed = Number(number.toFixed(precision));
   const exact = number * 2 ** 40;
   const isHalf =

@@ -140,7 +140,7 @@ export interface FieldReader {
   item(value: Value, key: Value): Value;
 }
 
-/** `format.format(…)`, as the sandbox does it. */
+/** `format.format(…)`, as in the sandbox. */
 export function formatBraces(format: string, given: Arguments, reader: FieldReader): string {
   let next = 0;
   let numbered = false;

@@ -1,4 +1,4 @@
-/** The functions that templates find: Jinja's and those that transformers adds. */
+/** The global functions of templates: Jinja's and those added by transformers. */
 import strftime from "strftime";
 import { bind, required, string } from "./arguments.js";
 import { numeric } from "./operators.js";
@@ -23,7 +23,7 @@ import {
 /** Maximum number of elements of one `range`: the limit of Jinja's sandbox. */
 const MAXIMUM_RANGE = 100_000;
 
-/** `dict(…)`, and what `namespace(…)` is filled with. */
+/** `dict(…)`, and the contents of `namespace(…)`. */
 function dict({ positional, named }: Arguments): Dict {
   if (positional.length > 1)
     throw new TemplateError(`dict expected at most 1 argument, got ${positional.length}`);

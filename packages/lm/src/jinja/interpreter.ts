@@ -20,11 +20,11 @@ import {
   type Value,
 } from "./values.js";
 
-/** How statements end: at their end, or by leaving the loop around them. */
+/** How statements end: normally, or by leaving the enclosing loop. */
 type Ending = "end" | "break" | "continue";
 
 export class Interpreter extends Evaluator {
-  /** The text of a whole template. */
+  /** The output of a whole template. */
   render(body: Body, scope: Scope): string {
     return this.#text(body, scope);
   }
@@ -77,7 +77,7 @@ export class Interpreter extends Evaluator {
       }
       case "with": {
         const inner = new Scope(scope);
-        // Values are read outside: one binding does not see another.
+        // Values are read in the outer scope: one binding does not see another.
         const values = statement.bindings.map(([, value]) => this.evaluate(value, scope));
         statement.bindings.forEach(([target], index) => this.#assign(target, values[index]!, inner));
         return this.#run(statement.body, inner, output);
@@ -151,13 +151,13 @@ export class Interpreter extends Evaluator {
       if (statement.readsLoop) inner.set("loop", loop.value);
       const ending = this.#run(statement.body, inner, output);
       if (ending === "break") break;
-      // As Jinja has it, an element counts only if its body ended: `else` follows where all were left by continue.
+      // As in Jinja, an element counts only if its body completed: `else` runs if all were left by continue.
       if (ending === "end") isEmpty = false;
     }
     return isEmpty ? this.#run(statement.otherwise, new Scope(scope), output) : "end";
   }
 
-  /** The elements of a loop: its condition is asked for each when it comes. */
+  /** The elements of a loop: its condition is evaluated lazily for each. */
   *#members(statement: Extract<Statement, { kind: "for" }>, iterable: Value, scope: Scope): Generator<Value> {
     const iterator = iterate(iterable);
     for (let next = iterator.next(); next.done !== true; next = iterator.next()) {

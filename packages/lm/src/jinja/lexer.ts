@@ -1,6 +1,6 @@
 /**
  * Jinja's lexer with the settings that transformers renders chat templates with: trim_blocks (the newline after a block
- * goes), lstrip_blocks (white space before a block at the start of a line goes), no trailing newline.
+ * is removed), lstrip_blocks (white space before a block at the start of a line is removed), no trailing newline.
  */
 import { SPACE } from "./python-text.js";
 import { TemplateError, Unsupported } from "./values.js";
@@ -13,7 +13,7 @@ export interface Token {
   readonly line: number;
 }
 
-/** The source is no template: where and why. */
+/** The source is not a valid template: where and why. */
 export class SyntaxProblem extends TemplateError {
   constructor(rule: string, line: number) {
     super(`line ${line}: ${rule}`);
@@ -51,7 +51,7 @@ class Lexer {
   #line = 1;
   /** The source before #counted has been counted in #line. */
   #counted = 0;
-  /** Whether what was read last ended a line; also at the very start. */
+  /** Whether the last token ended a line; also true at the start. */
   #startsLine = true;
 
   constructor(private readonly source: string) {}
@@ -77,7 +77,7 @@ class Lexer {
     return pattern.exec(this.source);
   }
 
-  /** Goes past a match. */
+  /** Advances past a match. */
   #pass(match: string): void {
     this.#at += match.length;
     if (match !== "") this.#startsLine = match.endsWith("\n");
@@ -112,7 +112,7 @@ class Lexer {
     if (text !== "") this.#push("data", text);
   }
 
-  /** What stays of the text before a tag. */
+  /** The text before a tag after trimming. */
   #before(text: string, sign: string, isBlock: boolean): string {
     if (sign === "-") return text.replace(trailing, "");
     if (sign === "+" || !isBlock) return text;

@@ -12,7 +12,7 @@ import {
   type Value,
 } from "./values.js";
 
-/** A running `for`: its elements, and what the template reads as `loop`. */
+/** A running `for`: its elements, and the template's variable `loop`. */
 export class Loop {
   /** The special variable `loop`. */
   readonly value: Value;
@@ -25,7 +25,7 @@ export class Loop {
   #lastChanged: Tuple | null = null;
 
   /**
-   * @param sized what the elements are from, where its length is theirs; else null
+   * @param sized the source of the elements, if it has the same length; else null
    * @param recurse runs the loop's body for another iterable; null if the loop is not recursive
    */
   constructor(

@@ -72,7 +72,7 @@ const shown = (name: string) => (name.length > 100 ? `${name.slice(0, 100)}…` 
 
 function ownAttribute(value: Value, name: string): Value | undefined {
   if (name.startsWith("_")) {
-    // Every object of Python has some; which ones differs by type.
+    // Every Python object has some; they differ by type.
     return name.startsWith("__")
       ? new Forbidden(`access to attribute '${shown(name)}' of '${typeName(value)}' object is unsafe`)
       : undefined;
@@ -304,7 +304,7 @@ const METHODS: Readonly<Record<string, Method>> = {
   startswith: atEnd("startsWith"),
   strip: strip("both"),
   swapcase: without("swapcase", (self) => {
-    // Which small letter it becomes depends on its neighbours.
+    // Its lower case depends on its neighbours.
     if (self.includes("Σ")) throw new Unsupported("the method swapcase of a text with a capital sigma");
     return swapped(self);
   }),
@@ -318,7 +318,7 @@ const METHODS: Readonly<Record<string, Method>> = {
   },
 };
 
-/** Methods of str whose results templates have no use for. */
+/** Methods of str whose results are of no use in templates. */
 const UNSUPPORTED = new Set(["encode", "translate", "maketrans"]);
 
 function stringMethod(self: string, name: string): Value | undefined {

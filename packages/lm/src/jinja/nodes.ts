@@ -59,7 +59,7 @@ export type Expression =
       readonly step: Expression | null;
     }
   | { readonly kind: "call"; readonly callee: Expression; readonly given: CallArguments }
-  /** A filter block has no operand of its own. */
+  /** A filter block has no operand. */
   | {
       readonly kind: "filter";
       readonly operand: Expression | null;

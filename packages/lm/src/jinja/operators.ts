@@ -23,7 +23,7 @@ import {
 
 /** Maximum bits of an int. */
 const MAXIMUM_INT = 2n ** 1024n;
-/** Maximum elements of a list that an operator makes. */
+/** Maximum elements of a list created by an operator. */
 const MAXIMUM_LIST = 2 ** 22;
 
 type Numeric = bigint | number;
@@ -273,13 +273,13 @@ export function contains(container: Value, item: Value): boolean {
   throw new TemplateError(`argument of type '${typeName(container)}' is not iterable`);
 }
 
-/** A position as Python counts it: negative from the end. @returns null if the sequence has none such */
+/** A position as in Python: negative from the end. @returns null if it is out of range */
 function index(at: bigint, length: number): number | null {
   const place = at < 0n ? Number(at) + length : Number(at);
   return place >= 0 && place < length ? place : null;
 }
 
-/** `value[key]` of Python; undefined where Python raises a LookupError or TypeError. */
+/** `value[key]` of Python; undefined if Python raises a LookupError or TypeError. */
 export function element(value: Value, key: Value): Value | undefined {
   if (value instanceof Dict) {
     return Array.isArray(key) && !(key instanceof Tuple) ? undefined : value.get(key);
@@ -302,7 +302,7 @@ export function element(value: Value, key: Value): Value | undefined {
   return undefined;
 }
 
-/** `value[start:stop:step]`; undefined where a value cannot be sliced. */
+/** `value[start:stop:step]`; undefined if a value cannot be sliced. */
 export function sliced(value: Value, start: Value, stop: Value, step: Value): Value | undefined {
   if (typeof value !== "string" && !Array.isArray(value) && !(value instanceof Range)) return undefined;
   const bound = (given: Value) => {

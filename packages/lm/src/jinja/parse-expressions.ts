@@ -2,7 +2,7 @@
 import type { CallArguments, Expression, Target } from "./nodes.js";
 import { SyntaxProblem, type Token } from "./lexer.js";
 
-/** Maximum nesting: the stack of JavaScript holds more. */
+/** Maximum nesting: JavaScript's stack allows more. */
 export const MAXIMUM_DEPTH = 400;
 
 const COMPARISONS = new Set(["==", "!=", "<", "<=", ">", ">="]);
@@ -198,7 +198,7 @@ export class ExpressionParser {
     }
   }
 
-  /** One expression, or a tuple of several with commas. @param options.until names that end it */
+  /** One expression, or a tuple of several with commas. @param options.until names that terminate it */
   tuple(options: { mayBeEmpty?: boolean; withCondition?: boolean; until?: string } = {}): Expression {
     const { mayBeEmpty = false, withCondition = true, until } = options;
     const isEnd = () =>
@@ -263,7 +263,7 @@ export class ExpressionParser {
     }
   }
 
-  /** `| name(…) | …`; of a block, whose first filter has no bar. */
+  /** `| name(…) | …`; for a block, whose first filter has no bar. */
   protected filters(operand: Expression | null, startsWithName = false): Expression {
     let node = operand;
     for (let isFirst = startsWithName; isFirst || this.skip("|"); isFirst = false) {
@@ -327,7 +327,7 @@ export class ExpressionParser {
     return { positional, named, spread, namedSpread };
   }
 
-  /** What can be assigned to. */
+  /** An assignment target. */
   protected target(node: Expression, mayBeAttribute: boolean): Target {
     if (node.kind === "name") return node;
     if (node.kind === "tuple") {

@@ -18,7 +18,7 @@ const NO_PARAMETERS: Parameters = { names: [], defaults: [] };
 const UNSUPPORTED = new Set(["extends", "include", "import", "from", "autoescape", "trans"]);
 
 class Parser extends ExpressionParser {
-  /** Tags that end the statements around this one, innermost last. */
+  /** Tags that end the enclosing statements, innermost last. */
   readonly #ends: string[][] = [];
   #loops = 0;
 
@@ -26,7 +26,7 @@ class Parser extends ExpressionParser {
     return this.#statements([]);
   }
 
-  /** Statements up to one of the tags `ends`, whose name is left to be read. */
+  /** Statements up to one of the tags `ends`, whose name is not consumed. */
   #statements(ends: string[]): Body {
     const body: Statement[] = [];
     this.#ends.push(ends);
@@ -52,7 +52,7 @@ class Parser extends ExpressionParser {
     return body;
   }
 
-  /** The body of a block up to its end, which is read. */
+  /** The body of a block up to its end, which is consumed. */
   #body(end: string): Body {
     this.expect("block end");
     const body = this.#statements([end]);
@@ -114,7 +114,7 @@ class Parser extends ExpressionParser {
     }
   }
 
-  /** A loop around a function is not the loop that `break` in the function leaves. */
+  /** `break` in a function does not leave a loop around the function. */
   #inFunction<T>(parse: () => T): T {
     const loops = this.#loops;
     this.#loops = 0;
@@ -124,7 +124,7 @@ class Parser extends ExpressionParser {
   }
 
   #assignee(until?: string): Target {
-    // Names and attributes only: `for x in y` must not read `x in y`.
+    // Only names and attributes: `for x in y` must not read `x in y`.
     const items: Expression[] = [];
     let isTuple = false;
     do {

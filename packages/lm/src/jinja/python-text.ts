@@ -1,4 +1,4 @@
-/** Python's methods of str, which count code points and have their own notion of white space. */
+/** Python's methods of str, which count code points and have their own definition of white space. */
 import { codePoints, isWide, TemplateError } from "./values.js";
 
 /** `str.isspace`, as a class of a regular expression. JavaScript's `\s` differs: it has U+FEFF and lacks U+001C to U+001F and U+0085. */
@@ -9,7 +9,7 @@ const isSpace = new RegExp(`^${SPACE}$`);
 const LINE_BREAKS = "[\\n\\r\\v\\f\\x1c-\\x1e\\x85\\u2028\\u2029]";
 const LINE_END = new RegExp(`\\r\\n|${LINE_BREAKS}`, "g");
 
-/** The code points of a text, or the text itself where its units are its code points. */
+/** The code points of a text, or the text itself if its units are its code points. */
 export const units = (text: string): string | string[] => (isWide(text) ? Array.from(text) : text);
 
 const joined = (part: string | string[]): string => (typeof part === "string" ? part : part.join(""));
@@ -22,7 +22,7 @@ export function slicedText(text: string, start: number, stop: number): string {
 const position = (text: string, index: number): number =>
   index < 0 || !isWide(text) ? index : Array.from(text.slice(0, index)).length;
 
-/** `strip`, `lstrip`, `rstrip`: characters that are in `characters` (white space if null) are cut off. */
+/** `strip`, `lstrip`, `rstrip`: removes characters in `characters` (white space if null). */
 export function stripped(text: string, side: "both" | "left" | "right", characters: string | null): string {
   const members = characters === null ? null : new Set(characters);
   const isCut = (unit: string) => (members === null ? isSpace.test(unit) : members.has(unit));
@@ -34,7 +34,7 @@ export function stripped(text: string, side: "both" | "left" | "right", characte
   return joined(all.slice(start, end));
 }
 
-/** `split`, from the left, or `rsplit`, from the right. @param most number of cuts at most; below 0: no limit */
+/** `split`, from the left, or `rsplit`, from the right. @param most maximum number of splits; below 0: no limit */
 export function split(
   text: string,
   separator: string | null,
@@ -92,7 +92,7 @@ export function splitLines(text: string, keepEnds = false): string[] {
   return lines;
 }
 
-/** `str.replace`. @param most number of replacements at most; below 0: no limit */
+/** `str.replace`. @param most maximum number of replacements; below 0: no limit */
 export function replaced(text: string, old: string, by: string, most: number): string {
   if (old === "") {
     const all = Array.from(text);
@@ -106,7 +106,7 @@ export function replaced(text: string, old: string, by: string, most: number): s
   return split(text, old, most, "left").join(by);
 }
 
-/** Number of occurrences that do not overlap. */
+/** Number of non-overlapping occurrences. */
 export function occurrences(text: string, part: string): number {
   if (part === "") return codePoints(text) + 1;
   let count = 0;
@@ -130,13 +130,16 @@ export function found(
 
 const first = (text: string) => Array.from(text)[0] ?? "";
 
-/** A text with its first letter in title case and the others small. */
+/** A text with its first letter in title case and the others in lower case. */
 export function capitalized(text: string): string {
   const initial = first(text);
   return titleCase(initial) + text.slice(initial.length).toLowerCase();
 }
 
-/** Unicode's title case differs from upper case for these letters, and for ligatures, whose first letter alone is large. */
+/**
+ * Unicode's title case differs from upper case for these letters, and for ligatures, of which only the first letter is
+ * upper case.
+ */
 function titleCase(letter: string): string {
   const digraph = "ǄǅǆǇǈǉǊǋǌǱǲǳ".indexOf(letter);
   if (letter !== "" && digraph >= 0) return "ǅǅǅǈǈǈǋǋǋǲǲǲ"[digraph]!;
@@ -145,7 +148,7 @@ function titleCase(letter: string): string {
   return upper;
 }
 
-/** `str.title`: letters after others are small. */
+/** `str.title`: letters after other letters are in lower case. */
 export function titled(text: string): string {
   return text.replace(/\p{L}+/gu, capitalized);
 }
@@ -159,7 +162,7 @@ export function swapped(text: string): string {
 
 const every = (pattern: RegExp) => (text: string) => text !== "" && pattern.test(text);
 
-/** Python's questions to a text, by name. */
+/** Python's predicates on texts, by name. */
 export const questions: Readonly<Record<string, (text: string) => boolean>> = {
   isalnum: every(/^[\p{L}\p{N}]*$/u),
   isalpha: every(/^\p{L}*$/u),
@@ -176,13 +179,13 @@ export const questions: Readonly<Record<string, (text: string) => boolean>> = {
   istitle: (text) => /[\p{Lu}\p{Lt}]/u.test(text) && titled(text) === text,
 };
 
-/** A text brought to a width of code points. */
+/** A text padded to a width in code points. */
 export function padded(text: string, width: number, fill: string, side: "left" | "right" | "both"): string {
   const missing = width - codePoints(text);
   if (missing <= 0) return text;
   if (side === "left") return fill.repeat(missing) + text;
   if (side === "right") return text + fill.repeat(missing);
-  // Where the missing part is odd, Python puts the larger half left if the width is odd, else right.
+  // If the padding is odd, Python puts the larger half on the left if the width is odd, else on the right.
   const left = Math.floor(missing / 2) + (missing & width & 1);
   return fill.repeat(left) + text + fill.repeat(missing - left);
 }

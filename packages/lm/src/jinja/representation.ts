@@ -19,10 +19,13 @@ import {
   type Value,
 } from "./values.js";
 
-/** Maximum depth of a value that is written: a namespace may hold itself. */
+/** Maximum depth of a written value: a namespace may contain itself. */
 const MAXIMUM_DEPTH = 200;
 
-/** Maximum characters of one text. Pieces are added up before they are joined, so that no text that is too long is made. */
+/**
+ * Maximum characters of one text. Lengths of pieces are summed before they are joined, so that no text above the limit
+ * is created.
+ */
 export const MAXIMUM_TEXT = 2 ** 26;
 
 /** `str(value)`. */
@@ -93,7 +96,7 @@ function write(value: Value, put: (piece: string) => void, depth: number): void 
   }
 }
 
-/** `repr` of a float: the shortest digits that give it back, with Python's exponents. */
+/** `repr` of a float: the shortest digits that round-trip, with Python's exponents. */
 export function floatText(value: number): string {
   if (Number.isNaN(value)) return "nan";
   if (!Number.isFinite(value)) return value > 0 ? "inf" : "-inf";
@@ -137,7 +140,7 @@ function quoted(value: string): string {
 
 export interface JsonOptions {
   readonly ensureAscii: boolean;
-  /** Text that one level is indented by; null: everything on one line. */
+  /** Indentation of one level; null: everything on one line. */
   readonly indent: string | null;
   readonly separators: readonly [string, string];
   readonly sortKeys: boolean;
@@ -181,7 +184,7 @@ export function json(value: Value, options: JsonOptions): string {
       let entries = [...item.entries()].map(([key, member]) => [jsonKey(key), member, key] as const);
       if (sortKeys) {
         if (entries.some(([, , key]) => typeof key !== "string")) {
-          throw new Unsupported("sort_keys with keys that are no texts");
+          throw new Unsupported("sort_keys with keys that are not texts");
         }
         entries = entries.toSorted(([a], [b]) => compareTexts(a, b));
       }
@@ -218,7 +221,7 @@ function jsonKey(key: Value): string {
 }
 
 function jsonString(value: string, ensureAscii: boolean): string {
-  // JSON.stringify escapes what Python's ensure_ascii=False does.
+  // JSON.stringify escapes the same characters as Python with ensure_ascii=False.
   const quoted = JSON.stringify(value);
   if (!ensureAscii) return quoted;
   return quoted.replace(/[^ -~]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`);
@@ -230,7 +233,7 @@ export function compareTexts(a: string, b: string): number {
   for (let index = 0; index < length; index++) {
     let [left, right] = [a.charCodeAt(index), b.charCodeAt(index)];
     if (left === right) continue;
-    // Surrogates stand for code points above all others.
+    // Surrogates represent code points above all others.
     if (left >= 0xd800 && right >= 0xd800) {
       left = left >= 0xe000 ? left - 0x800 : left + 0x2000;
       right = right >= 0xe000 ? right - 0x800 : right + 0x2000;

@@ -1,6 +1,6 @@
 import type { Value } from "./values.js";
 
-/** Names and their values: a scope reads those around it, and sets its own. */
+/** Names and their values: a scope reads those of enclosing scopes, and sets its own. */
 export class Scope {
   readonly #values = new Map<string, Value>();
 

@@ -1,4 +1,4 @@
-/** Jinja's tests: what stands after `is`. */
+/** Jinja's tests: the names after `is`. */
 import { bind, required } from "./arguments.js";
 import { compare, contains, equals, isNumeric, numeric, remainderOf } from "./operators.js";
 import { text } from "./representation.js";
@@ -33,7 +33,7 @@ const remainder = (value: Value, by: Value): bigint | number => {
   if (value instanceof Undefined) value.fail();
   // For a text, Python's % is a format.
   if (a === null || b === null)
-    throw new Unsupported("the test of a remainder on values that are no numbers");
+    throw new Unsupported("the test of a remainder on values that are not numbers");
   return remainderOf(a, b);
 };
 const isZero = (value: bigint | number) => value === 0 || value === 0n;
@@ -65,7 +65,7 @@ const TESTS: Readonly<Record<string, Test>> = {
     const wanted = required("sameas", other);
     if (typeof value !== "bigint" && typeof value !== "number" && typeof value !== "string")
       return value === wanted;
-    // Whether two equal numbers or texts are one object is up to Python's memory.
+    // Whether two equal numbers or texts are the same object depends on Python's memory.
     if (typeof value === typeof wanted) throw new Unsupported("the test sameas on numbers and texts");
     return false;
   },

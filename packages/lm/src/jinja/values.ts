@@ -1,6 +1,6 @@
 /**
- * The values of a template: Python's, as JavaScript's where these behave alike. None is null, an int a bigint, a float a
- * number, a str a string (lengths and positions count code points: python-text.ts), a list an array.
+ * The values of a template: Python's, represented by JavaScript's if these behave alike. None is null, an int a bigint,
+ * a float a number, a str a string (lengths and positions count code points: python-text.ts), a list an array.
  */
 
 export type Value =
@@ -20,16 +20,16 @@ export type Value =
   | Markup
   | Attributes;
 
-/** An error that Python raises, too, where it renders the template. */
+/** An error that Python also raises when it renders the template. */
 export class TemplateError extends Error {}
 /** `raise_exception`: the template's author refuses a conversation. */
 export class Refusal extends Error {}
-/** What Python's Jinja has and this one does not. */
+/** A feature of Python's Jinja that is not supported here. */
 export class Unsupported extends Error {}
 /** A limit on work or memory was exceeded; neither the template's semantics nor the conversation is at fault. */
 export class Limit extends Error {}
 
-/** What is read where nothing was set: prints nothing, is false, and fails on any other use. */
+/** The value of an unset variable: prints nothing, is false, and fails on any other use. */
 export class Undefined {
   constructor(readonly about: string) {}
 
@@ -76,7 +76,7 @@ export class Dict {
 
   set(key: Value, value: Value): void {
     const hash = hashed(key);
-    // A key that is equal to an earlier one keeps that one's spelling.
+    // A key that is equal to an earlier one keeps the earlier representation.
     this.#entries.set(hash, [this.#entries.get(hash)?.[0] ?? key, value]);
   }
 
@@ -89,7 +89,7 @@ export class Dict {
   }
 }
 
-/** What `d.keys()`, `d.values()` and `d.items()` give. */
+/** The result of `d.keys()`, `d.values()` and `d.items()`. */
 export class DictView {
   constructor(
     readonly dict: Dict,
@@ -133,12 +133,12 @@ export class Iteration {
   ) {}
 }
 
-/** Text that `escape` or `safe` marked as HTML. It can be written, compared and tested; other uses are not supported. */
+/** Text marked as HTML by `escape` or `safe`. It can be written, compared and tested; other uses are not supported. */
 export class Markup {
   constructor(readonly text: string) {}
 }
 
-/** A value that is there, None included, or another. (`??` would replace None, too.) */
+/** A value unless it is undefined, else another. (`??` would also replace None.) */
 export const orElse = (value: Value | undefined, other: () => Value): Value =>
   value === undefined ? other() : value;
 
@@ -203,11 +203,11 @@ export function isTrue(value: Value): boolean {
     return false;
   }
   if (typeof value === "object") return lengthOf(value) !== 0;
-  // An int is 0n, a float 0, a text "": as in JavaScript, but for NaN, which is true in Python.
+  // An int is 0n, a float 0, a text "": as in JavaScript, except NaN, which is true in Python.
   return Boolean(value) || Number.isNaN(value);
 }
 
-/** `len(value)`; null where Python's value has no length. */
+/** `len(value)`; null if Python's value has no length. */
 export function lengthOf(value: Value): number | null {
   if (typeof value === "string") return codePoints(value);
   if (Array.isArray(value) || value instanceof Range) return value.length;
@@ -220,7 +220,7 @@ export function lengthOf(value: Value): number | null {
 
 const SURROGATE = /[\ud800-\udfff]/;
 
-/** Whether positions in UTF-16 are not those of code points. */
+/** Whether positions in UTF-16 differ from those in code points. */
 export const isWide = (text: string): boolean => SURROGATE.test(text);
 
 export function codePoints(text: string): number {
@@ -243,7 +243,7 @@ export function iterate(value: Value): Iterator<Value> {
   throw new TemplateError(`'${typeName(value)}' object is not iterable`);
 }
 
-/** The elements of an iterable value, in an array of its own. */
+/** The elements of an iterable value, in a new array. */
 export function listed(value: Value): Value[] {
   const iterator = iterate(value);
   const list: Value[] = [];
@@ -254,7 +254,7 @@ export function listed(value: Value): Value[] {
 export const unsupportedMarkup = () =>
   new Unsupported("texts marked by the filters escape and safe can only be written and compared");
 
-/** Variables of JavaScript as values. Plain objects become dicts; whole numbers become ints. */
+/** JavaScript variables as values. Plain objects become dicts; whole numbers become ints. */
 export function valueOf(given: unknown): Value {
   if (given === undefined) return new Undefined("a variable is undefined");
   if (typeof given === "number") return Number.isInteger(given) ? BigInt(given) : given;

@@ -93,21 +93,21 @@ function readMerges(part: Part, idOf: ReadonlyMap<string, number>, prefix: strin
     if (!Array.isArray(pair) || pair.length !== 2 || !pair.every((token) => typeof token === "string")) {
       throw new UsageError(
         `${where} must be two tokens ("a b" or ["a", "b"]), got ${describeValue(line)}; ` +
-          `the file is damaged: fetch it once more`,
+          `the file is damaged: download it again`,
       );
     }
     const [left, right] = pair as [string, string];
     if (prefix !== "" && !right.startsWith(prefix)) {
       throw new UsageError(
         `${where}: the second token must begin with "continuing_subword_prefix" ${describeValue(prefix)}, ` +
-          `got ${describeValue(right)}; Python would cut it in the middle`,
+          `got ${describeValue(right)}; Python would split it within the token`,
       );
     }
     const id = (token: string): number => {
       const found = idOf.get(token);
       if (found !== undefined) return found;
       throw new UsageError(
-        `${where}: the vocabulary lacks ${describeValue(token)}; the file is damaged: fetch it once more`,
+        `${where}: the vocabulary lacks ${describeValue(token)}; the file is damaged: download it again`,
       );
     };
     merges.set(id(left) * PAIR + id(right), { rank, id: id(left + right.slice(prefix.length)) });
@@ -118,7 +118,7 @@ function readMerges(part: Part, idOf: ReadonlyMap<string, number>, prefix: strin
 /** Above any piece's number of characters; a rank times this is exact as a double. */
 const POSITIONS = 2 ** 27;
 
-/** No pair with this has a merge. */
+/** Marks removed tokens; no pair with it has a merge. */
 const REMOVED = -1;
 
 /** Keeps the tokens of a piece as a linked list, and the possible merges in a heap. */
@@ -136,7 +136,7 @@ function mergeAll(ids: number[], merges: Merges): readonly number[] {
   while (candidates.length > 0) {
     const candidate = popHeap(candidates);
     const position = candidate % POSITIONS;
-    // A neighbour may have changed since: compare with what the pair merges to now.
+    // A neighbour may have changed since: compare with the current merge of the pair.
     const merge = mergeAt(position);
     if (merge?.rank !== Math.floor(candidate / POSITIONS)) continue;
     const after = next[position]!;
@@ -150,7 +150,7 @@ function mergeAll(ids: number[], merges: Merges): readonly number[] {
   return ids.filter((id) => id !== REMOVED);
 }
 
-/** Adds a value to a binary heap, whose least value comes first. */
+/** Adds a value to a binary min-heap. */
 function pushHeap(heap: number[], value: number): void {
   let index = heap.push(value) - 1;
   while (index > 0) {
@@ -162,7 +162,7 @@ function pushHeap(heap: number[], value: number): void {
   heap[index] = value;
 }
 
-/** Removes the least value of a heap that is not empty. */
+/** Removes the smallest value of a non-empty heap. */
 function popHeap(heap: number[]): number {
   const least = heap[0]!;
   const value = heap.pop()!;

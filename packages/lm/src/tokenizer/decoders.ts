@@ -75,7 +75,7 @@ export function readDecoder(part: Part): Decoder {
   }
 }
 
-/** The bytes that a token stands for under a decoder as in tokenizer.json, valid already; null if it stands for text. */
+/** The bytes that a token represents under a validated decoder of tokenizer.json; null if it represents text. */
 export function tokenBytes(decoder: unknown, token: string): readonly number[] | null {
   const { type, decoders } = (decoder ?? {}) as { type?: unknown; decoders?: unknown };
   if (type === "Sequence") {

@@ -141,7 +141,7 @@ export function replace(text: string, matches: readonly number[], content: strin
   return replaced(text, matches, () => content);
 }
 
-/** A text with what was matched, [start, end, …], and what is between replaced. */
+/** A text with the matches, [start, end, …], and the parts between them replaced. */
 function replaced(
   text: string,
   matches: readonly number[],

@@ -36,7 +36,7 @@ export function translateOniguruma(source: string, refuse: (why: string) => Erro
   try {
     const whole = new Translator().alternatives(parsed(source), false);
     if (whole.shortest === 0) {
-      throw new Untranslatable("it matches the empty text, where engines differ in what comes next");
+      throw new Untranslatable("it matches the empty text, after which engines continue differently");
     }
     return new RegExp(whole.source, "gu");
   } catch (cause) {
@@ -73,7 +73,7 @@ class Translator {
   #sequence({ body }: Alternative, folded: boolean): Translated {
     const letters = body.map((node) => (node.type === "Character" ? String.fromCodePoint(node.value) : "\0"));
     if (folded && FOLDS_TOGETHER.test(letters.join(""))) {
-      throw new Untranslatable("two of its letters fold with one character where case does not count");
+      throw new Untranslatable("two of its letters fold with one character when case is ignored");
     }
     const parts = body.map((node) => this.#node(node, folded));
     return {
@@ -158,7 +158,7 @@ function rangesOfMember(node: ClassMember, folded: boolean): Ranges {
     default: {
       const ranges = rangesOfSet(node);
       if (String(fold(ranges, folded)) !== String(ranges)) {
-        throw new Untranslatable(`${node.value ?? node.kind} is not supported where case does not count`);
+        throw new Untranslatable(`${node.value ?? node.kind} is not supported when case is ignored`);
       }
       return ranges;
     }
@@ -167,7 +167,7 @@ function rangesOfMember(node: ClassMember, folded: boolean): Ranges {
 
 function rangeBetween(first: number, last: number): Ranges {
   if ([first, last].some((point) => point >= 0xd800 && point <= 0xdfff)) {
-    throw new Untranslatable("half of a surrogate pair is no character");
+    throw new Untranslatable("a lone surrogate is not a character");
   }
   return [[first, last]];
 }
@@ -196,7 +196,7 @@ function fold(ranges: Ranges, folded: boolean): Ranges {
   const others = intersection(ranges, complement(union(ASCII, foldable)));
   // A single non-ASCII letter would need the whole case-folding table; large sets contain both cases.
   if (others.length > 0 && ranges.length <= 2) {
-    throw new Untranslatable("where case does not count only ASCII letters are supported");
+    throw new Untranslatable("only ASCII letters are supported when case is ignored");
   }
   const more: Ranges[] = [ranges];
   for (const [first, last] of intersection(ranges, foldable)) {

@@ -64,7 +64,7 @@ export class Part extends JsonFields {
     const made = reader(this);
     for (const name of Object.keys(this.values)) {
       if (this.asked.has(name)) continue;
-      throw this.refuse(name, "this option is not known here, so the ids might differ from Python's");
+      throw this.refuse(name, "this option is unknown, so the ids might differ from Python's");
     }
     return made;
   }
@@ -96,4 +96,4 @@ export function inOrder<T>(
   };
 }
 
-export const RESAVE = "use a checkpoint whose tokenizer does without it, or tokenize in Python";
+export const RESAVE = "use a checkpoint whose tokenizer does not need it, or tokenize in Python";

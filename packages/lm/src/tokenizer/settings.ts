@@ -24,7 +24,7 @@ export interface SettingsFiles {
   settings: Json;
   specialTokensMap: Json | null;
   addedTokens: Json | null;
-  /** config.json: has a say in which class it is. */
+  /** config.json: also determines the class. */
   model: Json | null;
 }
 
@@ -160,7 +160,7 @@ export function classOf({
   const code = isObject(autoMap) ? autoMap["AutoTokenizer"] : autoMap;
   if (code !== undefined && code !== null) {
     throw new UsageError(
-      `${where}: "auto_map" is ${describeValue(autoMap)}: this tokenizer is Python code of the checkpoint's own, ` +
+      `${where}: "auto_map" is ${describeValue(autoMap)}: this tokenizer is the checkpoint's own Python code, ` +
         `which cannot be run here; use a checkpoint without it, or tokenize in Python`,
     );
   }
@@ -176,8 +176,8 @@ export function classOf({
   const className = given.replace(/Fast$/, "");
   if (UNSUPPORTED_CLASSES.has(className)) {
     throw new UsageError(
-      `${from}: "tokenizer_class" is ${describeValue(given)}: Python rebuilds such a tokenizer by code that is not ` +
-        `here, so the ids might differ from Python's; load it in Python, write its \`backend_tokenizer\` to ` +
+      `${from}: "tokenizer_class" is ${describeValue(given)}: Python rebuilds such a tokenizer with code that is not ` +
+        `available here, so the ids might differ from Python's; load it in Python, write its \`backend_tokenizer\` to ` +
         `tokenizer.json, and set "tokenizer_class" to "PreTrainedTokenizerFast"`,
     );
   }

@@ -15,7 +15,7 @@ export interface NamedClass {
 }
 
 /**
- * By "model_type" of config.json: for folders that name no class; "" uses tokenizer.json unchanged, whatever class they
+ * By "model_type" of config.json: for folders that name no class; "" uses tokenizer.json unchanged, for any class they
  * name (mistral, ministral3: without Mistral's own package).
  */
 export const CLASSES: Readonly<Record<string, string>> = {
@@ -76,7 +76,7 @@ interface Rebuilder {
   rebuild(from: Given): { model?: Json } & Json;
 }
 
-/** What a class rebuilds a tokenizer from. */
+/** The inputs from which a class rebuilds a tokenizer. */
 interface Given {
   /** Whether the definition is that of a tokenizer.json, rather than made of other files. */
   isFile: boolean;
@@ -97,7 +97,7 @@ const byteLevel = (addPrefixSpace: boolean, useRegex = true) => ({
 const around = (before: string | null, behind: string | null) => ({ [AROUND]: [before, behind] });
 export const AROUND = Symbol("tokens around a text");
 
-/** A class with byte-level BPE. @param parts what else it has */
+/** A class with byte-level BPE. @param parts its other parts */
 const byteLevelBpe = (
   defaults: Rebuilder["defaults"],
   parts: (from: Given) => Json = () => ({}),
@@ -114,7 +114,9 @@ const byteLevelBpe = (
   }),
 });
 
-/** The tokens around a text that tokenizer_config.json asks for, which Python reads only if there is no tokenizer.json. */
+/**
+ * The tokens around a text requested by tokenizer_config.json, which Python reads only if there is no tokenizer.json.
+ */
 function asAsked({ flag, token, isFile }: Given): unknown {
   const asked = (flagName: string, name: string) => (!isFile && flag(flagName, false) ? token(name) : null);
   return around(asked("add_bos_token", "bos_token"), asked("add_eos_token", "eos_token"));
@@ -292,7 +294,7 @@ export function rebuilt(
   const { model: settled, ...parts } = rebuilder.rebuild({ definition, isFile, settings, token, flag });
   if (isFile && isByteLevel(definition) !== isByteLevel(parts)) {
     const [file, ours] = isByteLevel(definition) ? ["bytes", "characters"] : ["characters", "bytes"];
-    throw refuse(`its tokens are made of ${file}, and that class reads them as made of ${ours}`);
+    throw refuse(`its tokens consist of ${file}, but that class expects ${ours}`);
   }
   const pairs = rebuilder.model === "BPE" ? { merges } : {};
   const rebuiltModel = { type: rebuilder.model, vocab, ...pairs, ...settled };
@@ -302,7 +304,7 @@ export function rebuilt(
 /** An error about a tokenizer.json that does not fit the class that rebuilds it. */
 export function contradiction(place: string, why: string, { className, namedBy }: NamedClass): UsageError {
   return new UsageError(
-    `${place}: does not fit the class ${className}, which Python takes because of ${namedBy}: ${why}; ` +
+    `${place}: does not fit the class ${className}, which Python selects because of ${namedBy}: ${why}; ` +
       (namedBy.startsWith('"tokenizer_class"')
         ? `set it to "PreTrainedTokenizerFast" to take tokenizer.json as it is`
         : `use the tokenizer that the model was trained with`),

@@ -21,7 +21,7 @@ const sampledAfter = (after: Conversation): Sampled => {
 };
 
 describe("a message", () => {
-  it("is its text where a text is asked for, and prints as who said what", () => {
+  it("converts to its text, and prints with its speaker", () => {
     const message = new Message("tester", "Why?", sampledAfter(base));
     expect(`${message}`).toBe("Why?");
     expect(JSON.stringify({ message })).toBe('{"message":"Why?"}');
@@ -30,7 +30,7 @@ describe("a message", () => {
     expect(probe("Why?").sampled).toBeNull();
   });
 
-  it("cannot be changed", () => {
+  it("is immutable", () => {
     const message = probe("Why?") as { text: string };
     expect(() => (message.text = "other")).toThrow(TypeError);
     expect(() => Object.assign(message, { note: 1 })).toThrow(TypeError);
@@ -42,7 +42,7 @@ describe("a message", () => {
       const message = probe("Why?") as unknown as Record<string, unknown>;
       expect(() => message[name]).toThrow(UsageError);
       expect(() => message[name]).toThrow(
-        `Message.${name}: a message is no string; write message.text.${name}`,
+        `Message.${name}: a message is not a string; write message.text.${name}`,
       );
     },
   );
@@ -53,21 +53,21 @@ describe("a message", () => {
 });
 
 describe("a conversation", () => {
-  it("is the same object where the same messages are appended to the same one", () => {
+  it("is the same object if the same messages are appended to the same conversation", () => {
     const [p, r] = [probe("p"), response("r")];
     const start = Conversation.of("Hello. ");
     expect(Conversation.of("Hello. ")).toBe(start);
     expect(start.append(p, r)).toBe(start.append(p).append(r));
     expect(Conversation.of("Hello. ", p, r)).toBe(start.append(p, r));
     expect(start.append()).toBe(start);
-    // Messages are what they are, not what they say.
+    // Messages are compared by identity, not by text.
     expect(start.append(probe("p"))).not.toBe(start.append(p));
     const system = new Message("system", "Be brief.");
     expect(Conversation.of(system)).toBe(Conversation.of(system));
     expect(Conversation.of(new Message("system", "Be brief."))).not.toBe(Conversation.of(system));
   });
 
-  it("begins with an empty prompt where it would begin with an utterance", () => {
+  it("gets an empty prompt if it would start with a generated message", () => {
     const p = probe("p");
     const conversation = Conversation.of(p);
     expect(partsOf(conversation)).toEqual([
@@ -79,7 +79,7 @@ describe("a conversation", () => {
     expect(partsOf(Conversation.of(around("a"), p))).toHaveLength(2);
   });
 
-  it("has all its messages in order, and its texts as one text", () => {
+  it("lists its messages in order, and joins their texts", () => {
     expect(partsOf(base)).toEqual([
       ["prompt", "Hello. "],
       ["tester", "Why? "],
@@ -91,7 +91,7 @@ describe("a conversation", () => {
     expect(inspect(base)).toBe('"Hello. Why? So. "');
   });
 
-  it("knows what stands before a message, with and without what is put around it", () => {
+  it("returns what precedes a message, with and without the context around it", () => {
     const start = Conversation.of("Hello. ");
     const [label, p, r] = [around("User: "), probe("Why?"), response("So.")];
     const labelled = start.append(label);
@@ -103,12 +103,12 @@ describe("a conversation", () => {
     expect(whole.before(start.last)).toBeNull();
     expect(whole.upTo(probe("Why?"))).toBeNull();
     expect(whole.before(probe("Why?"))).toBeNull();
-    // The beginning stays, whatever it is.
+    // The first message is kept in any case.
     const first = around("> ");
     expect(Conversation.of(first, p).before(p)).toBe(Conversation.of(first));
   });
 
-  it("cannot be changed, and takes messages alone", () => {
+  it("is immutable, and accepts only messages", () => {
     const start = Conversation.of("Hello. ") as { depth: number; last: Message };
     expect(() => (start.depth = 7)).toThrow(TypeError);
     expect(() => (start.last = probe("p"))).toThrow(TypeError);
@@ -121,23 +121,23 @@ describe("a conversation", () => {
   });
 });
 
-describe("what a method returned, as a conversation", () => {
+describe("a method's return value as a conversation", () => {
   const [p, r] = [probe("Are you? "), response("No. ")];
   const of = (text: unknown, expected: readonly Message[] = [p, r], start = base) =>
     conversationOf("System.advance", text, start, expected);
 
-  it("is a conversation as it is", () => {
+  it("is unchanged if it is a conversation", () => {
     const other = Conversation.of("Anything");
     expect(of(other)).toBe(other);
   });
 
-  it("is the very conversation that appending gives, where the text says just that", () => {
+  it("is the appended conversation itself if the text equals its text", () => {
     expect(of(`${base}Are you? No. `)).toBe(base.append(p, r));
     expect(of(`${base}Are you? `, [p])).toBe(base.append(p));
     expect(of(`${base}`, [])).toBe(base);
   });
 
-  it("keeps messages between what was put around them", () => {
+  it("keeps messages that are surrounded by added text", () => {
     const made = of(`${base}\nUser: Are you? \nBot: No. \n`);
     expect(partsOf(made).slice(3)).toEqual([
       ["around", "\nUser: "],
@@ -154,7 +154,7 @@ describe("what a method returned, as a conversation", () => {
     expect(of(`${base}\nUser: Are you? \nBot: No. \n`)).toBe(made);
   });
 
-  it("keeps what is left of a beginning that was cut, and the others behind other text", () => {
+  it("keeps the rest of a truncated beginning, and the messages after other text", () => {
     const cut = of("Hello. Are you? No. ");
     expect(partsOf(cut)).toEqual([
       ["prompt", "Hello. "],
@@ -173,7 +173,7 @@ describe("what a method returned, as a conversation", () => {
     expect(changed.before(so!)).toBe(changed.upTo(why!)!.append(why!));
   });
 
-  it("is a prompt with the messages behind it, where a text stands in front of everything", () => {
+  it("is a prompt followed by the messages if a text precedes all of them", () => {
     const framed = of(`Dear all. ${base}Are you? No. `);
     expect(partsOf(framed)).toEqual([
       ["prompt", "Dear all. Hello. "],
@@ -186,7 +186,7 @@ describe("what a method returned, as a conversation", () => {
     expect(framed.last).toBe(r);
   });
 
-  it("is a prompt alone where nothing of it was said", () => {
+  it("is only a prompt if it contains no known message", () => {
     expect(of("Something else")).toBe(Conversation.of("Something else"));
     expect(partsOf(of("Hello. My friend.", []))).toEqual([
       ["prompt", "Hello. "],
@@ -195,7 +195,7 @@ describe("what a method returned, as a conversation", () => {
     expect(of("", [])).toBe(Conversation.of(""));
   });
 
-  it("has empty messages in it, which any text says", () => {
+  it("includes empty messages, which match any text", () => {
     const [silent, empty] = [probe(""), response("")];
     expect(of(`${base}`, [silent, empty])).toBe(base.append(silent, empty));
     const labelled = of(`${base}User: `, [silent]);
@@ -205,7 +205,7 @@ describe("what a method returned, as a conversation", () => {
     expect(of("Are you? ", [p], start)).toBe(start.append(p));
   });
 
-  it("finds the last of equal texts, since what is put into a text usually precedes it", () => {
+  it("finds the last of equal texts, since methods usually insert text before", () => {
     const [yes] = [probe("yes")];
     const made = of(`${base}say yes to yes`, [yes]);
     expect(partsOf(made).slice(3)).toEqual([
@@ -219,7 +219,7 @@ describe("what a method returned, as a conversation", () => {
     expect(() => of(given)).toThrow("System.advance: must return a Conversation or a text, got");
   });
 
-  it("says the text that was returned, whatever it is", () => {
+  it("has exactly the returned text", () => {
     const text = fc.oneof(fc.constantFrom("", "a", "ab", "b", "aa", " ", "ba"), fc.string({ maxLength: 4 }));
     const message = fc
       .tuple(fc.constantFrom("tester", "target", "around"), text)
@@ -234,7 +234,7 @@ describe("what a method returned, as a conversation", () => {
         fc.infiniteStream(fc.boolean()),
         (prompt, before, expected, others, draws) => {
           const start = Conversation.of(prompt, ...before);
-          // A text that holds some of the messages, and other text between them.
+          // A text that contains some of the messages, with other text between them.
           const rest = [...others];
           const said = [...start.messages(), ...expected].flatMap((each) => {
             const put = draws.next().value ? [rest.pop() ?? ""] : [];
@@ -243,7 +243,7 @@ describe("what a method returned, as a conversation", () => {
           for (const given of [said.join(""), rest.join(""), `${start}${expected.join("")}`]) {
             const made = conversationOf("here", given, start, expected);
             expect(String(made)).toBe(given);
-            // Whatever is in it was given, or was said by nobody.
+            // Every message in it is a given one, or context that no role generated.
             const known = new Set([...start.messages(), ...expected]);
             for (const each of made.messages())
               if (each.from === "tester" || each.from === "target") expect(known.has(each)).toBe(true);
@@ -255,18 +255,18 @@ describe("what a method returned, as a conversation", () => {
   });
 });
 
-describe("what a method returned, as a message", () => {
+describe("a method's return value as a message", () => {
   const of = (given: unknown, candidates: readonly Message[] = []) =>
     messageOf("System.rolloutPromptWithTester", given, "tester", candidates);
 
-  it("is a message as it is, or what another said, taken as one's own text", () => {
+  it("is unchanged if it is a message, or a new message with the text of another role's", () => {
     const own = new Message("tester", "Why?", sampledAfter(base));
     expect(of(own)).toBe(own);
     expect(of(response("So."))).toEqual(probe("So."));
     expect(of(new Message("target", "So.", sampledAfter(base))).sampled).toBeNull();
   });
 
-  it("is the last of the candidates that a text says, with its ids, and else one without ids", () => {
+  it("is the last candidate with the same text, including its ids, or else a message without ids", () => {
     const [first, second] = ["a", "a"].map((text) => new Message("tester", text, sampledAfter(base)));
     expect(of("a", [first!, second!, probe("b")])).toBe(second);
     expect(of("c", [first!, second!])).toEqual(probe("c"));

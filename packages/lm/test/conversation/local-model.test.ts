@@ -13,7 +13,7 @@ import { golden as expected, goldenFolder } from "../golden/gpt2.js";
 import { referenceLogprobs } from "../reference-decoding.js";
 
 const PROMPTS = ["Hello there. ", "How are you today? ", "Tea. "];
-/** Of a message; three turns of two outgrow the window. */
+/** Maximum tokens of a message; three turns of two messages exceed the window. */
 const MOST = 10;
 const WITHIN = 2e-4;
 
@@ -31,7 +31,7 @@ const made = (role: "tester" | "target", options: Partial<LocalModelOptions> = {
 
 let models: LocalModel[] = [];
 beforeEach(() => void (models = []));
-// Before the one of useGolden that counts tensors.
+// Runs before the hook of useGolden that counts tensors.
 afterEach(() => models.forEach((model) => model.dispose()));
 const local = (...args: Parameters<typeof made>): LocalModel => {
   const model = made(...args);
@@ -39,7 +39,7 @@ const local = (...args: Parameters<typeof made>): LocalModel => {
   return model;
 };
 
-/** Asks a model for a message in each conversation; how is what the tests below vary. */
+/** Generates a message in each conversation; the tests below vary how. */
 type Ask = (
   model: LocalModel,
   conversations: readonly Conversation[],
@@ -53,11 +53,11 @@ interface Grown {
   messages: Message[];
   /** log P of every probe under the target. */
   scored: (readonly number[])[];
-  /** What all of it looks like from outside. */
+  /** Everything that callers can observe. */
   texts: string[];
 }
 
-/** Three trees of two children a turn and three turns, which outgrow the window. */
+/** Three trees of three turns with two children each, which exceed the window. */
 async function grow(
   ask: Ask,
   options: Partial<LocalModelOptions> = {},
@@ -109,7 +109,7 @@ function expectSame(actual: Grown, other: Grown): void {
   });
 }
 
-/** In parts, each of rows chosen by their numbers. */
+/** In parts, each with the rows of the given indices. */
 const inParts =
   (...parts: ((row: number) => boolean)[]): Ask =>
   async (model, conversations, keys, score) => {
@@ -131,13 +131,13 @@ const singly: Ask = async (model, conversations, keys, score) => {
 const reversed: Ask = async (model, conversations, keys, score) =>
   (await whole(model, conversations.toReversed(), keys.toReversed(), score?.toReversed())).toReversed();
 
-describe("what a model says", () => {
+describe("a generated message", () => {
   let cold: Grown;
   beforeEach(async () => {
     cold ??= await grow(whole, {}, (...both) => both.forEach((model) => model.release()));
   });
 
-  it("is drawn from what its reading gives, by plain arithmetic over the ids", () => {
+  it("is sampled from the logits of a plain forward pass over the ids", () => {
     const reader = local("tester");
     const { messages } = cold;
     expect(messages).toHaveLength(2 * (6 + 12 + 24));
@@ -148,7 +148,7 @@ describe("what a model says", () => {
         expect(Math.abs(value - sampled!.logprobs[at]!)).toBeLessThan(WITHIN),
       );
     }
-    // Some of it was said where the window was full.
+    // Some messages were generated with a full window.
     const longest = Math.max(...messages.map(({ sampled }) => reader.view(sampled!.after).length));
     expect(longest).toBeGreaterThan(expected.window - MOST);
   });
@@ -160,15 +160,15 @@ describe("what a model says", () => {
     between?: (...models: LocalModel[]) => void,
   ][] = [
     ["warm", whole],
-    ["evicted by a small budget", whole, { cacheBudget: new CacheBudget(1) }],
+    ["with caches evicted by a small budget", whole, { cacheBudget: new CacheBudget(1) }],
     [
       "evicted now and then by a budget that two models share",
       whole,
       { cacheBudget: new CacheBudget(60_000) },
     ],
-    ["warm and cold by turns", whole, {}, (tester) => tester!.release()],
-    ["asked row by row", singly],
-    ["asked in reversed order", reversed],
+    ["alternately with and without a cache", whole, {}, (tester) => tester!.release()],
+    ["generated row by row", singly],
+    ["generated in reversed order", reversed],
     [
       "asked in halves",
       inParts(
@@ -193,13 +193,13 @@ describe("what a model says", () => {
     ],
   ];
   it.each(WAYS)(
-    "is the same, and what it thinks of probes, %s",
+    "is the same, as are the log-probabilities of probes, %s",
     async (_, ask, options = {}, between = () => {}) => {
       expectSame(await grow(ask, options, between), cold);
     },
   );
 
-  it("is the same when asked again, and reads less than a cold one", async () => {
+  it("is the same when generated again, and prefills fewer tokens than without a cache", async () => {
     const twice: Ask = async (model, conversations, keys, score) => {
       const first = await whole(model, conversations, keys, score);
       const again = await whole(model, conversations, keys, score);
@@ -215,13 +215,13 @@ describe("what a model says", () => {
     expect(target).toBeLessThan(coldTarget!);
   });
 
-  it("is the same for calls that run at once", async () => {
+  it("is the same for concurrent calls", async () => {
     const [one, other] = await Promise.all([grow(whole), grow(whole)]);
     expectSame(one, cold);
     expectSame(other, cold);
   });
 
-  it("is another message of the same node for another draw", async () => {
+  it("differs for another draw of the same node", async () => {
     const model = local("tester");
     const conversations = [Conversation.of(PROMPTS[0]!)];
     const draws = await Promise.all(
@@ -241,7 +241,7 @@ describe("log P of a message", () => {
   const keys = PROMPTS.map((_, episode) => ({ seed: 3, episode, node: 1 }));
   const contexts = PROMPTS.map((prompt) => Conversation.of(prompt));
 
-  it("is what fresh weights say, whether it was found while the message was read or is asked for", async () => {
+  it("equals that of a fresh model, whether computed during prefill or on request", async () => {
     const fresh = await loadCausalLM(goldenFolder);
     try {
       const [tester, target] = [local("tester"), local("target")];
@@ -250,7 +250,7 @@ describe("log P of a message", () => {
       await target.generate(prompts, { keys, score: probes });
       const read = target.work.read;
       const known = await target.logprobs(contexts, probes);
-      // It costs nothing.
+      // It processes no token.
       expect(target.work.read).toBe(read);
       const other = local("target", { model: () => fresh.model, tokenizer: fresh.tokenizer });
       const computed = await other.logprobs(contexts, probes);
@@ -265,7 +265,7 @@ describe("log P of a message", () => {
     }
   });
 
-  it("has the silent end of its own message, which another model's reading looked up", async () => {
+  it("includes the end id without text of its own message, as scored while another model prefilled", async () => {
     const { tokens, codec } = local("tester");
     const [end] = gpt2.model.config.eosIds as [number];
     const probes = contexts.map((after, row) => {
@@ -284,12 +284,12 @@ describe("log P of a message", () => {
       const wanted = referenceLogprobs(gpt2.model, baseline.prompt(contexts[row]!), sampled!.ids);
       values[row]!.forEach((value, at) => expect(Math.abs(value - wanted[at]!)).toBeLessThan(WITHIN));
     }
-    // The target does not count what is no part of the text.
+    // The target does not score ids that are not part of the text.
     const kept = await target.logprobs(contexts, probes);
     expect(kept.map(({ length }) => length)).toEqual(probes.map(({ sampled }) => sampled!.kept));
   });
 
-  it("is of the conversation that is asked about, wherever the message was read before", async () => {
+  it("is that of the requested conversation, even if the message was prefilled in another one", async () => {
     const [tester, target] = [local("tester"), local("target")];
     const [probe] = await tester.generate([contexts[0]!], { keys: [keys[0]!] });
     await target.generate([contexts[0]!.append(probe!)], { keys: [keys[0]!], score: [probe!] });
@@ -308,7 +308,7 @@ describe("log P of a message", () => {
 describe("a full window", () => {
   const long = (words: number) => Array.from({ length: words }, (_, at) => `word ${at}`).join(", ");
 
-  it("drops the oldest ids, with room for the message, and says so once", () => {
+  it("drops the oldest ids, leaving room for the message, and warns once", () => {
     const told: string[] = [];
     const model = local("tester", { onTruncate: (message) => void told.push(message) });
     const ids = model.view(Conversation.of(long(40)));
@@ -323,10 +323,10 @@ describe("a full window", () => {
     expect(model.prompt(Conversation.of("short"))).toEqual(model.view(Conversation.of("short")));
   });
 
-  describe("of a model with ids in front of every text", () => {
+  describe("of a model with ids before every text", () => {
     const llama = useGolden(goldenCausal.find(({ name }) => name === "llama2")!.folder);
 
-    it("leaves those in place, before what is said and what is scored", async () => {
+    it("keeps these, for generating and for scoring", async () => {
       const codec = Codec.of(llama.tokenizer);
       const format = new PlainFormat(codec, {
         labels: { tester: "Bot: ", target: "User: " },
@@ -362,7 +362,7 @@ describe("a full window", () => {
 });
 
 describe("weights that change", () => {
-  it("are read anew once the version has changed, or other weights are given", async () => {
+  it("clear the cache when the version changes, or other weights are given", async () => {
     const own = await loadCausalLM(goldenFolder);
     const key = { seed: 5, episode: 0, node: 1 };
     const context = Conversation.of(PROMPTS[0]!);
@@ -380,7 +380,7 @@ describe("weights that change", () => {
       const other = local("tester", { ...options, sampling: { maxNewTokens: 12 } });
       return (await turn(other)).sampled!;
     };
-    // Two messages one after the other, so that the second reads what is kept.
+    // Two messages in sequence, so that the second uses the cache.
     const turn = async (model: LocalModel) => {
       const [first] = await model.generate([context], { keys: [key] });
       const [second] = await model.generate([context.append(first!)], { keys: [{ ...key, node: 2 }] });
@@ -408,11 +408,11 @@ describe("weights that change", () => {
   });
 });
 
-describe("what is kept", () => {
+describe("the cache", () => {
   const say = (model: LocalModel, at: number) =>
     model.generate([Conversation.of(`Number ${at}. `)], { keys: [{ seed: 1, episode: at, node: 0 }] });
 
-  it("is freed by release and dispose, and is needed by nothing", async () => {
+  it("is freed by release and dispose, and is not needed afterwards", async () => {
     let disposed = 0;
     const before = liveTensors();
     const model = local("tester", { onDispose: () => (disposed += 1) });
@@ -428,7 +428,7 @@ describe("what is kept", () => {
     expect([liveTensors(), disposed]).toEqual([before, 1]);
   });
 
-  it("is bounded, however many calls there are without a release", async () => {
+  it("is bounded for any number of calls without a release", async () => {
     const before = liveTensors();
     const model = local("tester");
     await say(model, 0);
@@ -438,7 +438,7 @@ describe("what is kept", () => {
     expect(liveTensors() - before).toBe(64 * each);
     for (let at = 64; at < 100; at++) await say(model, at);
     expect(liveTensors() - before).toBe(64 * each);
-    // The latest are still there, the oldest are read again.
+    // The latest are still cached, the oldest are prefilled again.
     const read = async (at: number) => {
       const start = model.work.read;
       await say(model, at);
@@ -447,7 +447,7 @@ describe("what is kept", () => {
     expect(await read(99)).toBeLessThan(await read(0));
   });
 
-  it("is nothing of a call that failed, whatever it took over from earlier ones", async () => {
+  it("keeps nothing of a failed call, even if it reused earlier rows", async () => {
     const model = local("tester");
     const key = { seed: 1, episode: 0, node: 0 };
     const wrong = { ...key, seed: NaN };
@@ -455,7 +455,7 @@ describe("what is kept", () => {
     const fresh = [Conversation.of("one"), Conversation.of("other")];
     await expect(model.generate(fresh, { keys: [key, wrong] })).rejects.toThrow(/NaN/u);
     expect(liveTensors()).toBe(before);
-    // Two sessions, both of which are given away to the call.
+    // Two sessions, both taken over by the call.
     const [first, second] = [await say(model, 1), await say(model, 2)].map(([message]) =>
       message!.sampled!.after.append(message!),
     ) as [Conversation, Conversation];
@@ -467,15 +467,15 @@ describe("what is kept", () => {
   });
 });
 
-describe("the spelling of ids", () => {
-  it("adds up to the text of all, a character with the id that completes it", () => {
+describe("the text pieces of ids", () => {
+  it("join to the text of all ids, each character with the id that completes it", () => {
     const model = local("tester");
     for (const text of ["Hello there, you. ", "  naïve 😀🏽 e\u0301", "日本語\n\t", ""]) {
       const { ids } = model.idsOf(new Message("target", text));
       const pieces = model.spell(ids);
       expect(pieces).toHaveLength(ids.length);
       expect(pieces.join("")).toBe(text);
-      // Cut within a character, what is left of it is told at the end.
+      // If cut within a character, the rest of it is emitted at the end.
       const cut = model.spell(ids.slice(0, -1));
       expect(cut.join("")).toBe(gpt2.tokenizer.decode(ids.slice(0, -1), { skipSpecialTokens: false }));
     }

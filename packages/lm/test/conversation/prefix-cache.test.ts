@@ -23,7 +23,10 @@ beforeEach(() => {
 });
 afterEach(() => cache.release());
 
-/** Takes rows that end with these conversations, and reads what is pending; what was read of each session anew. */
+/**
+ * Opens rows that end with these conversations, and prefills pending ids; returns the number of ids prefilled per
+ * session.
+ */
 function take(...conversations: Conversation[]) {
   const wanted = conversations.map((conversation) => ({ conversation, ids: idsOf(conversation) }));
   let opened = 0;
@@ -40,7 +43,7 @@ function take(...conversations: Conversation[]) {
   return { taken, opened, read: read.reduce((sum, each) => sum + each, 0) };
 }
 
-/** Takes and keeps them. */
+/** Opens them and puts them back. */
 function keep(...conversations: Conversation[]) {
   const { taken, ...rest } = take(...conversations);
   for (const { session, at } of taken)
@@ -55,20 +58,20 @@ const dispose = (taken: readonly { session: GenerationSession }[]) => {
   for (const { session } of taken) session.dispose();
 };
 
-describe("the rows that a model has read", () => {
+describe("cached rows of a model", () => {
   const start = Conversation.of("start");
   const [a, b] = [start.append(said("a")), start.append(said("b"))];
 
-  it("are opened together where nothing of them is kept", () => {
+  it("are opened together if none of their ids are cached", () => {
     const { taken, opened, read } = take(a, b);
     expect(taken.map(({ at }) => at)).toEqual([[0, 1]]);
     expect(opened).toBe(2);
-    // Both hold what stands before them, which a session may read once.
+    // Both contain the same prefix, which a session may prefill once.
     expect(read).toBeLessThanOrEqual(12);
     dispose(taken);
   });
 
-  it("go on where a conversation is longer, which reads what is new alone", () => {
+  it("continue with a longer conversation, which prefills only the new ids", () => {
     keep(a, b);
     const [longer, other] = [a.append(said("more")), b.append(said("more"))];
     expect(keep(longer, other)).toEqual({ opened: 0, read: 6 });
@@ -77,20 +80,20 @@ describe("the rows that a model has read", () => {
     expect(keep(longer.append(said("y")), longer.append(said("z")))).toEqual({ opened: 0, read: 6 });
   });
 
-  it("are found again once they were continued: through a longer one", () => {
+  it("are found again after they were continued: as a prefix of a longer row", () => {
     keep(a);
     keep(a.append(said("more"), said("and more")));
-    // A row reads its last id once more at most.
+    // A row prefills at most its last id again.
     const { opened, read } = keep(a.append(said("else")));
     expect(opened).toBe(0);
     expect(read).toBe(3);
-    // Its beginning, which no row ever ended with.
+    // A prefix with which no row ever ended.
     const begun = take(start.append(said("other")));
     expect([begun.opened, begun.read]).toEqual([0, 3]);
     dispose(begun.taken);
   });
 
-  it("hold exactly the wanted ids, of which they keep what both have in common", () => {
+  it("hold exactly the requested ids, and keep the common prefix", () => {
     keep(a);
     const ids = idsOf(a);
     const conversation = a.append(said("more"));
@@ -101,20 +104,20 @@ describe("the rows that a model has read", () => {
     dispose(taken);
   });
 
-  it("belong to whoever takes them: a session is given away once its last row is continued", () => {
+  it("are owned by the caller: a session is handed over when its last row is continued", () => {
     const empty = liveTensors();
     keep(a, b);
     const held = liveTensors();
     const first = take(a.append(said("one")));
     expect(liveTensors()).toBeGreaterThan(held);
     const second = take(b.append(said("two")));
-    // Nothing is left behind.
+    // Nothing remains.
     dispose([...first.taken, ...second.taken]);
     expect(liveTensors()).toBe(empty);
     expect(keep(b.append(said("three"))).opened).toBe(1);
   });
 
-  it("come from several sessions where they were kept apart, each row in its place", () => {
+  it("come from several sessions if cached separately, each row at its index", () => {
     const other = Conversation.of("other");
     keep(a);
     keep(b);
@@ -125,10 +128,10 @@ describe("the rows that a model has read", () => {
     dispose(taken);
   });
 
-  it("prefer the row that ends with a conversation to one that goes through it", () => {
+  it("prefer the row that ends with a conversation to one that contains it", () => {
     keep(a);
     keep(a.append(said("through")));
-    // Read anew and kept: a row that ends with a.
+    // Prefilled again and cached: a row that ends with a.
     const again = golden.open([idsOf(a)]);
     cache.keep(again, [a]);
     const { taken } = take(a);
@@ -136,7 +139,7 @@ describe("the rows that a model has read", () => {
     dispose(taken);
   });
 
-  it("are one session for any number of other draws from the same beginnings", () => {
+  it("form one session for any number of further draws from the same conversations", () => {
     const empty = liveTensors();
     const draws = (text: string) => [start, b, a].map((each) => each.append(said(text)));
     keep(...draws("0"));
@@ -148,14 +151,14 @@ describe("the rows that a model has read", () => {
       keep(...draws(text));
       expect(liveTensors() - empty).toBe(one);
     }
-    // A few that are drawn once more cost the others nothing.
+    // Drawing a few again does not affect the others.
     const few = take(start);
     expect(few.opened).toBe(0);
     dispose(few.taken);
     expect(keep(a.append(said("3"))).opened).toBe(0);
   });
 
-  it("are freed with their session where most of it was continued, and read again where they are wanted", () => {
+  it("are freed with their session once most of it was continued, and prefilled again if requested", () => {
     const [c, d, e] = ["c", "d", "e"].map((text) => start.append(said(text))) as [
       Conversation,
       Conversation,
@@ -169,7 +172,7 @@ describe("the rows that a model has read", () => {
     expect(keep(e.append(said("1"))).opened).toBe(1);
   });
 
-  it("are freed by release, and read anew afterwards", () => {
+  it("are freed by release, and prefilled again afterwards", () => {
     const empty = liveTensors();
     keep(a, b);
     expect(liveTensors()).toBeGreaterThan(empty);
@@ -179,7 +182,7 @@ describe("the rows that a model has read", () => {
     expect(keep(a).opened).toBe(1);
   });
 
-  it("are those of 64 sessions at most, the latest", () => {
+  it("belong to at most 64 sessions, the latest ones", () => {
     const conversations = Array.from({ length: 70 }, (_, at) => Conversation.of(`number ${at}`));
     const empty = liveTensors();
     keep(conversations[0]!);

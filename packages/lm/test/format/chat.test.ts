@@ -40,7 +40,7 @@ function formatWith(tokenizer: Tokenizer, options: ChatOptions): ChatFormat {
   return new ChatFormat(Codec.of(tokenizer), ChatTemplate.of(tokenizer)!, { date: DATE, ...options });
 }
 
-/** The row of a conversation with the cue, laid out anew or put together message by message, and its pieces. */
+/** The row of a conversation with the cue, laid out at once or message by message, and its pieces. */
 function rowOf(format: Format, role: "tester" | "target", conversation: Conversation): Row {
   const own = (message: Message) => message.sampled?.ids ?? null;
   const cue = { ids: format.cue(conversation), body: [0, 0] } as const;
@@ -58,7 +58,7 @@ function rowOf(format: Format, role: "tester" | "target", conversation: Conversa
 const none = () => null;
 const idsIn = (row: Row) => row.flatMap(({ ids }) => ids);
 
-/** A conversation as one side has it: user and assistant take turns, the user begins. */
+/** A conversation from one side: user and assistant alternate, starting with the user. */
 function talk(self: "tester" | "target", texts: readonly string[]): Conversation {
   const other = self === "tester" ? "target" : "tester";
   const [first, ...rest] = texts.map((text, at) => new Message(at % 2 === 0 ? other : self, text));
@@ -74,7 +74,7 @@ const textsOf = (turns: number, thought: boolean) =>
     return thought ? `<think>\nHm, ${(at - 1) / 2}.\n</think>\n\n${answer}` : answer;
   });
 
-/** Templates that write a message otherwise once others follow it. */
+/** Templates that write a message differently once others follow it. */
 const REWRITTEN = ["thinking", "always-thinking", "inst-last-system"];
 
 describe.each(cases)("the chat template $template with the tokenizer of $family", (given) => {
@@ -94,7 +94,7 @@ describe.each(cases)("the chat template $template with the tokenizer of $family"
     }
   });
 
-  it("knows where each content is, and begins each prompt with the ids read and sampled before", () => {
+  it("locates each content, and begins each prompt with the ids that were read and sampled before", () => {
     const format = formatWith(tokenizer, { role: "target", history: "verbatim" });
     const texts = textsOf(4, false);
     let sofar: readonly number[] = [];
@@ -107,14 +107,14 @@ describe.each(cases)("the chat template $template with the tokenizer of $family"
       const own = new Message("target", answer ?? "");
       sofar = answer === undefined ? ids : [...ids, ...format.write(conversation, own, null).ids];
       const said = row.slice(1, -1).map(({ ids: all, body }) => {
-        // Some templates write a space before contents, and some tokenizers add one behind special tokens.
+        // Some templates write a space before contents, and some tokenizers add one after special tokens.
         return codec.decode(all.slice(...body)).trimStart();
       });
       expect(said).toEqual(texts.slice(0, length));
     }
   });
 
-  it("keeps the system prompt, and drops whole exchanges, the oldest first, then the beginning of what is left", () => {
+  it("keeps the system prompt, and drops whole exchanges, the oldest first, then the beginning of the last message", () => {
     for (const history of ["template", "verbatim"] as const) {
       const format = formatWith(tokenizer, { role: "target", history, system });
       const texts = textsOf(5, false);
@@ -150,7 +150,7 @@ describe("the chat format", () => {
   const textOf = (format: Format, role: "tester" | "target", conversation: Conversation) =>
     codec.decode(idsIn(rowOf(format, role, conversation)), { skipSpecialTokens: false });
 
-  it("has the tester answer the prompt, and the target read it before the first probe", () => {
+  it("makes the prompt the first user message for the tester, and joins it with the first probe for the target", () => {
     const conversation = Conversation.of(
       "We talk.",
       new Message("tester", "Hi"),
@@ -167,7 +167,7 @@ describe("the chat format", () => {
     );
   });
 
-  it("takes a conversation's own system message, and what is put around a message as part of it", () => {
+  it("uses a conversation's own system message, and treats context around a message as part of it", () => {
     const conversation = Conversation.of(
       new Message("system", "Be rude."),
       new Message("tester", "Hi"),
@@ -180,13 +180,13 @@ describe("the chat format", () => {
       );
       const self = formatWith(tokenizer, { role: "tester", history });
       expect(textOf(self, "tester", Conversation.of(new Message("system", "Be rude.")))).toBe(
-        // It speaks to the model under test; the tester keeps its own.
+        // It addresses the model under test; the tester keeps its own.
         "<|im_start|>user\n<|im_end|>\n<|im_start|>assistant\n",
       );
     }
   });
 
-  it("ends generations with the template's own end of a turn", () => {
+  it("ends generations at the template's end-of-turn token", () => {
     const ended = (template: string) => {
       const given = cases.find((each) => each.template === template && each.family === "qwen3")!;
       const made = tokenizerWith(given);
@@ -200,7 +200,7 @@ describe("the chat format", () => {
     expect(ended("role-tokens")).toEqual(["<|end|>"]);
   });
 
-  it("has sampled ids directly follow the cue, where the template writes a space once they are history", () => {
+  it("places sampled ids directly after the cue, even if the template writes a space there in earlier messages", () => {
     const given = cases.find((each) => each.template === "inst-sys" && each.family === "qwen3")!;
     const made = tokenizerWith(given);
     const ids = Codec.of(made).continue("Because.");
@@ -229,7 +229,7 @@ describe("the chat format", () => {
       const given = cases.find((each) => each.template === name && each.family === "qwen3")!;
       const thinking = tokenizerWith(given);
       const own = Codec.of(thinking);
-      // Two ids where the tokenizer may have one for the whole word.
+      // Two ids, although the tokenizer may have one for the whole word.
       const answer = [...own.continue("la"), ...own.continue("te")];
       const ids = [...own.continue("<think>\nHm.\n</think>\n\n"), ...answer];
       const said = new Message("target", own.decode(ids, { skipSpecialTokens: false }), {
@@ -255,7 +255,7 @@ describe("the chat format", () => {
     },
   );
 
-  it("refuses a template that leaves out, repeats or changes what is said, and names it", () => {
+  it("refuses, with its name, a template that omits, repeats or changes contents", () => {
     for (const source of [
       "{% for message in messages %}{{ message.role }}{% endfor %}",
       "{% for message in messages %}{{ message.content + message.content }}{% endfor %}",
@@ -288,7 +288,7 @@ describe.each((await namedCodecs()).filter(({ hears }) => hears !== null))(
     const files = new Map(plain.directoryFiles).set("chat_template.jinja", new TextEncoder().encode(source));
     const template = ChatTemplate.of(Tokenizer.fromFiles(files, "folder"))!;
 
-    it("the row of any conversation decodes to what the template writes", () => {
+    it("rows of any conversation decode to the template's output", () => {
       fc.assert(
         fc.property(
           fc.array(words, { minLength: 1, maxLength: 6 }),

@@ -9,7 +9,7 @@ import { folderOf, namedCodecs, varied, type NamedCodec } from "./codecs.js";
 const CUT = "\uFFFD";
 const codecs = await namedCodecs();
 
-/** Texts whose edges are awkward; no special tokens spelled out, no "▁", which SentencePiece takes for a space. */
+/** Texts with difficult edges; without special tokens and "▁", which SentencePiece treats as a space. */
 const text = fc
   .array(
     fc.oneof(
@@ -25,7 +25,7 @@ const text = fc
   )
   .map((pieces) => pieces.join(""));
 
-/** Ids as a model may sample them: those of a text, or any, none of them a part of a character. */
+/** Ids that a model may sample: those of a text, or arbitrary ones, none of them a part of a character. */
 function sampled({ codec, tokenizer }: NamedCodec): fc.Arbitrary<number[]> {
   const whole = Array.from({ length: tokenizer.vocabSize }, (_, id) => id).filter(
     (id) => !codec.decode([id]).includes(CUT),
@@ -37,11 +37,11 @@ function sampled({ codec, tokenizer }: NamedCodec): fc.Arbitrary<number[]> {
   );
 }
 
-describe("what two models read is what is recorded", () => {
+describe("two models read exactly the recorded text", () => {
   const pairs = codecs.flatMap((tester) => codecs.map((target) => [tester, target] as const));
 
   it.each(pairs.map(([tester, target]) => [tester.name, target.name, tester, target] as const))(
-    "where %s speaks with %s",
+    "with %s and %s",
     (_, __, tester, target) => {
       const turns = fc.array(fc.tuple(sampled(tester), sampled(target)), { minLength: 1, maxLength: 3 });
       const specials = [tester, target]
@@ -54,13 +54,13 @@ describe("what two models read is what is recorded", () => {
             row: side.codec.begin(prompt),
             said: side.codec.heard(prompt, "begin"),
           }));
-          // Where nothing but the prefix stands in a row, what comes next is the beginning of a text itself.
+          // After only the prefix, the next ids are themselves the beginning of a text.
           fc.pre(sides.every(({ said }) => said !== ""));
           for (const turn of spoken) {
             turn.forEach((ids, who) => {
               const record = sides[who]!.codec.decode(ids);
               if (record.includes(CUT)) return; // cut inside a character
-              // Spelled out, byte by byte, it is heard as that token, which the tokenizer's own decoding leaves out.
+              // Spelled out byte by byte, it is decoded to that token's text, which the tokenizer's own decoding omits.
               if (specials.some((each) => record.includes(each))) return;
               sides.forEach((side, at) => {
                 side.row.push(...(at === who ? ids : side.codec.continue(record)));
@@ -80,7 +80,7 @@ describe("what two models read is what is recorded", () => {
 });
 
 describe.each(codecs)("the codec of $name", ({ name, codec, tokenizer, hears }) => {
-  it("begins a text as the tokenizer does, without what it puts behind", () => {
+  it("begins a text like the tokenizer, without its suffix", () => {
     fc.assert(
       fc.property(text, (each) => {
         const whole = tokenizer.encode(each, { addSpecialTokens: true });
@@ -94,7 +94,7 @@ describe.each(codecs)("the codec of $name", ({ name, codec, tokenizer, hears }) 
     expect(codec.begin("")).toEqual(codec.prefix);
   });
 
-  it("says what ids add behind others, wherever a text is cut into ids", () => {
+  it("decodes what ids add after others, wherever a text is split", () => {
     fc.assert(
       fc.property(text, fc.nat(30), (each, at) => {
         const ids = codec.continue(each);
@@ -109,7 +109,7 @@ describe.each(codecs)("the codec of $name", ({ name, codec, tokenizer, hears }) 
     );
   });
 
-  it("says which text it hears where it has no ids for one", () => {
+  it("returns the text that it reads if it has no ids for the given one", () => {
     const special = tokenizer.decode([tokenizer.eosId ?? 0], { skipSpecialTokens: false });
     const spelled = `a${special}`;
     expect(codec.heard(spelled).replaceAll(" ", "")).toBe(spelled);
@@ -126,7 +126,7 @@ describe.each(codecs)("the codec of $name", ({ name, codec, tokenizer, hears }) 
 });
 
 describe.each(goldenFamilies)("the codec of the golden $name", ({ folder, expected }) => {
-  it("begins texts as Python's tokenizer(text), less its end-of-text", async () => {
+  it("begins texts like Python's tokenizer(text), without the end-of-text", async () => {
     const codec = Codec.of(await Tokenizer.load(folder));
     const [empty] = expected.tokenizer.filter(({ text: each }) => each === "");
     const end = empty!.idsWithSpecials.length - codec.prefix.length;
@@ -140,8 +140,8 @@ describe.each(goldenFamilies)("the codec of the golden $name", ({ folder, expect
   });
 });
 
-describe.each(codecs)("with $name, text is spelled", ({ codec, tokenizer }) => {
-  it("as each id adds to it, from its beginning too, and in bytes", () => {
+describe.each(codecs)("with $name, the pieces of a text", ({ codec, tokenizer }) => {
+  it("are what each id adds, also at the start of a row, and in bytes", () => {
     for (const written of ["Hello there.", "안녕하세요 여러분, 今天 😀!", " a  b\n", "x"]) {
       const ids = codec.begin(written).slice(codec.prefix.length);
       expect(codec.spell(ids, "begin").join("")).toBe(codec.heard(written, "begin"));
@@ -155,8 +155,8 @@ describe.each(codecs)("with $name, text is spelled", ({ codec, tokenizer }) => {
   });
 });
 
-describe("the codec of a tokenizer that cleans spaces up", () => {
-  it("cleans nothing: the record has the space that was sampled", () => {
+describe("the codec of a tokenizer that cleans up spaces", () => {
+  it("does not clean up: the record contains the sampled space", () => {
     const tokenizer = varied(
       folderOf("xlm-roberta"),
       (_, settings) => (settings["clean_up_tokenization_spaces"] = true),
@@ -169,7 +169,7 @@ describe("the codec of a tokenizer that cleans spaces up", () => {
 });
 
 describe("the codec of a byte-level tokenizer", () => {
-  it("is the tokenizer itself, id for id", async () => {
+  it("equals the tokenizer, id for id", async () => {
     const tokenizer = await Tokenizer.load(goldenFolder);
     const codec = Codec.of(tokenizer);
     expect(Codec.of(tokenizer)).toBe(codec);
@@ -186,7 +186,7 @@ describe("the codec of a byte-level tokenizer", () => {
       expect(codec.begin(context)).toEqual(tokenizer.encode(context));
   });
 
-  it("reads and writes nothing twice", async () => {
+  it("tokenizes nothing twice", async () => {
     const tokenizer = await Tokenizer.load(goldenFolder);
     const codec = Codec.of(tokenizer);
     const calls: string[] = [];

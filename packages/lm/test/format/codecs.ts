@@ -9,13 +9,13 @@ export interface NamedCodec {
   name: string;
   tokenizer: Tokenizer;
   codec: Codec;
-  /** What it makes of a text that it hears; the text itself where it has ids for every text. */
+  /** The text that it reads for a given text; the text itself if it has ids for every text. */
   hears: ((text: string) => string) | null;
 }
 
 type Definition = Record<string, unknown>;
 
-/** A golden tokenizer with some parts of its tokenizer.json put otherwise. */
+/** A golden tokenizer with some parts of its tokenizer.json replaced. */
 export function varied(
   folder: string,
   change: (definition: Definition, settings: Definition) => void,
@@ -44,7 +44,7 @@ function merge(definition: Definition, left: string, right: string): void {
   model.merges.unshift([left, right]);
 }
 
-/** The ways in which tokenizers of language models differ where texts begin. */
+/** The ways in which tokenizers of language models treat the beginning of texts. */
 export async function namedCodecs(): Promise<NamedCodec[]> {
   const same = (text: string) => text;
   const nfc = (text: string) => text.normalize("NFC");
@@ -77,7 +77,7 @@ export async function namedCodecs(): Promise<NamedCodec[]> {
       same,
     ],
     [
-      "runs of newlines", // Gemma: nothing in front, spaces as ▁, tokens for several newlines
+      "runs of newlines", // Gemma: no prefix, spaces as ▁, tokens for several newlines
       varied(folderOf("mistral"), (definition) => {
         const { vocab } = definition["model"] as { vocab: Record<string, number> };
         vocab["\n"] = Object.keys(vocab).length;

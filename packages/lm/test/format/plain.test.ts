@@ -27,7 +27,9 @@ const options: PlainOptions = {
 };
 const ROLES = ["tester", "target"] as const;
 
-/** The row of a conversation, each of the model's own messages behind its cue, and where the messages lie in it. */
+/**
+ * The row of a conversation, with each of the model's own messages after its cue, and the positions of the messages.
+ */
 function layout(format: Format, role: "tester" | "target", conversation: Conversation) {
   const ids: number[] = [];
   const bodies: Span[] = [];
@@ -43,7 +45,7 @@ function layout(format: Format, role: "tester" | "target", conversation: Convers
 }
 
 describe.each(codecs)("the plain format over $name", ({ codec, tokenizer }) => {
-  it("writes messages one after the other, with nothing between them and the prefix once in front", () => {
+  it("concatenates messages, with nothing between them and the prefix once at the start", () => {
     for (const role of ROLES) {
       const format = new PlainFormat(codec, { role });
       expect(format.pinned).toBe(codec.prefix.length);
@@ -68,8 +70,8 @@ describe.each(codecs)("the plain format over $name", ({ codec, tokenizer }) => {
     }
   });
 
-  it("takes sampled ids as they are, wherever they stand", () => {
-    // Two ids where the tokenizer may have one for the whole word.
+  it("keeps sampled ids unchanged at any position", () => {
+    // Two ids, although the tokenizer may have one for the whole word.
     const own = [...codec.continue(" la"), ...codec.continue("te")];
     const plain = new PlainFormat(codec);
     const before = Conversation.of("x");
@@ -88,7 +90,7 @@ describe.each(codecs)("the plain format over $name", ({ codec, tokenizer }) => {
     });
   });
 
-  it("writes labels and separators around messages, which keep their texts", () => {
+  it("writes labels and separators around messages, whose texts stay unchanged", () => {
     for (const role of ROLES) {
       const format = new PlainFormat(codec, { ...options, role });
       fc.assert(
@@ -117,7 +119,7 @@ describe.each(codecs)("the plain format over $name", ({ codec, tokenizer }) => {
 });
 
 describe("the plain format", () => {
-  it("writes what is between messages where it belongs, the model's own label into the cue", () => {
+  it("writes separators between messages, and the model's own label into the cue", () => {
     const { codec } = gpt2!;
     const said = (from: From, text: string) => new Message(from, text);
     const conversation = Conversation.of(
@@ -143,7 +145,7 @@ describe("the plain format", () => {
     }
   });
 
-  it("has nothing but the prefix pinned, and no ids that end a message beside the model's own", () => {
+  it("pins only the prefix, and adds no end ids to the model's own", () => {
     for (const { codec } of codecs) {
       for (const given of [{}, options]) {
         const format = new PlainFormat(codec, given);

@@ -20,7 +20,7 @@ describe.each(goldenModels)("a continuous batch over the golden %s", (_, folder)
   const golden = useGolden(folder);
   const { prompts } = golden;
 
-  /** A batch for one test, and what each text in it was told. */
+  /** A batch for one test, and the callbacks that each text received. */
   function started(options: ContinuousBatchOptions = {}) {
     const batch = new ContinuousBatch(golden.model, golden.tokenizer, options);
     const submit = (
@@ -62,7 +62,7 @@ describe.each(goldenModels)("a continuous batch over the golden %s", (_, folder)
     ["penalty", { maxNewTokens: 9, topP: 0.8, repetitionPenalty: 1.3, minNewTokens: 4 }],
   ];
 
-  it("gives each text what it gets alone, however others come and go", () => {
+  it("gives each text the same result as alone while others come and go", () => {
     const { batch, submit, finish } = started({ rows: 4, tokensPerStep: 6 });
     const keys = keysOf(24);
     const cases = prompts(Array.from({ length: 24 }, () => 1 + stream.integer(20))).map((ids, at) => ({
@@ -71,7 +71,7 @@ describe.each(goldenModels)("a continuous batch over the golden %s", (_, folder)
       key: keys[at]!,
     }));
     const told = cases.map(({ ids, sampling, key }) => {
-      // Some texts come while others are in progress.
+      // Some texts arrive while others are in progress.
       for (let steps = stream.integer(3); steps > 0; steps -= 1) batch.step();
       return submit(ids, sampling, { key, topLogprobs: 3 });
     });
@@ -87,7 +87,7 @@ describe.each(goldenModels)("a continuous batch over the golden %s", (_, folder)
     batch.dispose();
   });
 
-  it("takes over beginnings from rows that are done, in progress, or being read, and reads nothing twice", () => {
+  it("reuses prefixes of rows that are finished, generating or prefilling, and prefills nothing twice", () => {
     const { batch, submit, finish } = started({ rows: 3, tokensPerStep: 8 });
     const [shared, a, b] = prompts([20, 5, 6]) as [number[], number[], number[]];
     const sampling = { maxNewTokens: 6, greedy: true };
@@ -109,7 +109,7 @@ describe.each(goldenModels)("a continuous batch over the golden %s", (_, folder)
     batch.dispose();
   });
 
-  it("scores a text as the definition does, with the likeliest tokens in each place", () => {
+  it("scores a text according to the definition, with the likeliest tokens at each position", () => {
     const { batch, submit, finish } = started({ tokensPerStep: 4 });
     const [text, other, one] = prompts([19, 15, 1]) as [number[], number[], number[]];
     submit(other, { maxNewTokens: 8, greedy: true });
@@ -127,7 +127,7 @@ describe.each(goldenModels)("a continuous batch over the golden %s", (_, folder)
     told.read.slice(1).forEach(({ id, logprob, top }, at) => {
       const ranked = tables[at]!.map((value, token) => [token, value] as const).sort((x, y) => y[1] - x[1]);
       top.forEach((each, rank) => expect(each.logprob).toBeCloseTo(ranked[rank]![1], 4));
-      // A token among the likeliest has exactly the same figure as in the list.
+      // A sampled token that is among the likeliest has exactly the value in the list.
       const same = top.find((each) => each.id === id);
       if (same !== undefined) expect(same.logprob).toBe(logprob);
     });
@@ -137,7 +137,7 @@ describe.each(goldenModels)("a continuous batch over the golden %s", (_, folder)
     batch.dispose();
   });
 
-  it("gives a short text its first token in its first step, beside fifteen long ones that are read in parts", () => {
+  it("samples a short text's first token in its first step while fifteen long ones are prefilled in chunks", () => {
     const { batch, submit } = started({ tokensPerStep: 256 });
     const long = prompts(Array.from({ length: 15 }, () => 48));
     const slow = long.map((ids) => submit(ids, { maxNewTokens: 2, greedy: true }));
@@ -153,7 +153,7 @@ describe.each(goldenModels)("a continuous batch over the golden %s", (_, folder)
     batch.dispose();
   });
 
-  it("keeps its books, whatever comes, goes and fails", () => {
+  it("keeps consistent state while texts come, go and fail", () => {
     const { batch, submit, finish } = started({ rows: 3, tokensPerStep: 8 });
     const told: Told[] = [];
     const base = prompts([12])[0]!;
@@ -176,7 +176,7 @@ describe.each(goldenModels)("a continuous batch over the golden %s", (_, folder)
     finish();
     expect([batch.running, batch.waiting]).toEqual([0, 0]);
     expect(told.every(({ error }) => error === null)).toBe(true);
-    // Whoever ended was told all of it.
+    // Every finished text received all its callbacks.
     for (const { continuation, sampled } of told) {
       if (continuation !== null) expect(sampled.map(({ id }) => id)).toEqual(continuation.ids);
     }
@@ -184,7 +184,7 @@ describe.each(goldenModels)("a continuous batch over the golden %s", (_, folder)
     batch.dispose();
   });
 
-  it("lets go of a text that is given up, waiting or running; its row serves the next", () => {
+  it("drops a cancelled text, waiting or running, and reuses its row", () => {
     const { batch, submit, finish } = started({ rows: 1 });
     const [a, b, c] = prompts([4, 4, 4]) as [number[], number[], number[]];
     const sampling = { maxNewTokens: 8, greedy: true };
@@ -198,14 +198,14 @@ describe.each(goldenModels)("a continuous batch over the golden %s", (_, folder)
     expect([first.continuation, second.continuation]).toEqual([null, null]);
     expect(first.sampled.length).toBe(1);
     expect(third.continuation!.ids.length).toBeGreaterThan(0);
-    // One that is given up by what it was told ends there.
+    // A text cancelled in its own callback ends there.
     const own: Told[] = [];
     own.push(submit(a, sampling, { onToken: () => own[0]!.cancel() }));
     expect(finish()).toBe(1);
     batch.dispose();
   });
 
-  it("ends at stop strings and further end ids, and keeps to the window that its memory allows", () => {
+  it("stops at stop strings and additional end ids, and within the window that its memory allows", () => {
     const { batch, submit, finish } = started();
     const [text] = prompts([6]) as [number[]];
     const plain = referenceGenerate(
@@ -223,7 +223,7 @@ describe.each(goldenModels)("a continuous batch over the golden %s", (_, folder)
     finish();
     expect(stopped.continuation!.finished).toBe("stop");
     expect(stopped.continuation!.text).not.toContain(stop);
-    // Within tokens, what is said before the stop string is kept.
+    // Within tokens, the text before the stop string is kept.
     const inside = submit(
       text,
       { maxNewTokens: 8, greedy: true, stopStrings: [stop] },
@@ -254,7 +254,7 @@ describe.each(goldenModels)("a continuous batch over the golden %s", (_, folder)
     const before = memoryAllocated();
     tight.submit(prompts([14])[0]!, { maxNewTokens: 6, greedy: true });
     tight.finish();
-    // Columns come in sixteens.
+    // Columns are allocated in multiples of 16.
     expect(tight.batch.cacheBytes).toBeLessThanOrEqual(
       (32 / 20) * 2 * 20 * 2 * layers * keyValueHeads * headDimension * 4,
     );
@@ -265,12 +265,12 @@ describe.each(goldenModels)("a continuous batch over the golden %s", (_, folder)
     );
   });
 
-  it("one that is given up by what another was told is told nothing more", () => {
+  it("a text cancelled in another's callback gets no further calls", () => {
     const { batch, submit, finish } = started({ rows: 4, tokensPerStep: 8 });
     const [a, b, long] = prompts([4, 4, 24]) as [number[], number[], number[]];
     const sampling = { maxNewTokens: 8, greedy: true };
     const victims: Told[] = [];
-    // The first one samples in a pass of its own, before the long text is read on.
+    // The first one samples in a separate pass, before the long text is prefilled further.
     const killer = submit(a, sampling, {
       onToken: () => victims.forEach(({ cancel }) => cancel()),
     });
@@ -283,7 +283,7 @@ describe.each(goldenModels)("a continuous batch over the golden %s", (_, folder)
     batch.dispose();
   });
 
-  it("a pass that fails fails its texts; the others are read again and get what they get alone", () => {
+  it("a failing pass fails its texts; the others are prefilled again and get the same results as alone", () => {
     const { batch, submit, finish } = started({ rows: 3, tokensPerStep: 4 });
     const [steady, broken] = prompts([5, 30]) as [number[], number[]];
     const sampling = { maxNewTokens: 6, greedy: true };
@@ -291,7 +291,7 @@ describe.each(goldenModels)("a continuous batch over the golden %s", (_, folder)
     batch.step();
     batch.step();
     const second = submit(broken, sampling);
-    // The second pass of a step reads; it is made to fail once.
+    // The second pass of a step prefills; it is made to fail once.
     const forward = golden.model.forward.bind(golden.model);
     let calls = 0;
     golden.model.forward = (...args) => {
@@ -342,7 +342,7 @@ describe.each(goldenModels)("a continuous batch over the golden %s", (_, folder)
     batch.dispose();
   });
 
-  it("a text whose logits are not finite fails alone", () => {
+  it("a text with non-finite logits fails alone", () => {
     const { batch, submit, finish } = started({ rows: 4 });
     const [a, b] = prompts([5, 6]) as [number[], number[]];
     const sampling = { maxNewTokens: 6, greedy: true };
@@ -366,7 +366,7 @@ describe.each(goldenModels)("a continuous batch over the golden %s", (_, folder)
     batch.dispose();
   });
 
-  it("a copy within the cache that fails fails its text; the others are read again", () => {
+  it("a failing copy within the cache fails its text; the others are prefilled again", () => {
     const { batch, submit, finish } = started({ rows: 3 });
     const [common] = prompts([20]) as [number[]];
     const sampling = { maxNewTokens: 6, greedy: true };
@@ -376,7 +376,7 @@ describe.each(goldenModels)("a continuous batch over the golden %s", (_, folder)
     const copyRow = vi.spyOn(KeyValueCache.prototype, "copyRow").mockImplementation(() => {
       throw new Error("out of memory");
     });
-    // The second would be copied after the first, and is given up when that fails.
+    // The second would be copied after the first, and is cancelled when that fails.
     const given = [...common, 1];
     const killer = submit(given, sampling, { onError: () => victim.cancel() });
     const victim = submit(given, sampling);
@@ -394,7 +394,7 @@ describe.each(goldenModels)("a continuous batch over the golden %s", (_, folder)
     batch.dispose();
   });
 
-  it("refuses ids outside the vocabulary, draws without a key, and lengths out of range", () => {
+  it("refuses ids outside the vocabulary, sampling without a key, and lengths out of range", () => {
     const { batch, submit } = started();
     expect(() => submit([golden.model.config.vocabSize], null)).toThrow("token id");
     expect(() => submit([1], { maxNewTokens: 2 })).toThrow("key");

@@ -27,7 +27,7 @@ describe("generation with the golden GPT-2", () => {
   afterEach(() => expect(liveTensors()).toBe(before));
 
   it.each(golden.greedy)(
-    "takes transformers' greedy tokens: $note",
+    "generates transformers' greedy tokens: $note",
     ({ promptIds, maxNewTokens, ids, text }) => {
       const result = generate(model, tokenizer, [promptIds], { maxNewTokens, greedy: true });
       expect(result.ids).toEqual([ids]);
@@ -36,7 +36,7 @@ describe("generation with the golden GPT-2", () => {
     },
   );
 
-  it("takes them in one batch too, whatever stands beside them", () => {
+  it("generates them in one batch too", () => {
     for (const maxNewTokens of new Set(golden.greedy.map((each) => each.maxNewTokens))) {
       const group = golden.greedy.filter((each) => each.maxNewTokens === maxNewTokens);
       const prompts = group.map(({ promptIds }) => promptIds);
@@ -46,19 +46,19 @@ describe("generation with the golden GPT-2", () => {
     }
   });
 
-  it("ends at a special end id: in the ids, not in the text, not in the row", () => {
+  it("stops at a special end id: it is in the ids, but neither in the text nor in the row", () => {
     const end = golden.greedy.find(({ ids }) => ids.at(-1) === golden.endId)!;
     const session = GenerationSession.open(model, tokenizer, [end.promptIds]);
     const result = session.generate({ maxNewTokens: end.maxNewTokens, greedy: true });
     const context = end.promptIds.slice(-(golden.window - end.maxNewTokens));
     expect(result.ids).toEqual([end.ids]);
     expect(session.rows()).toEqual([[...context, ...end.ids.slice(0, -1)]]);
-    // Its log-probability is recorded, and again what `peek` says.
+    // Its log-probability is recorded, and equals that of `peek`.
     expect(result.logprobs[0]).toHaveLength(end.ids.length);
     expect(session.peek([golden.endId])[0]).toBeCloseTo(result.logprobs[0]!.at(-1)!, 5);
     expect(session.counters.tokensForwarded).toBe(context.length + end.ids.length - 1);
     session.dispose();
-    // Fewest tokens: the end id is held back until then, and not a step longer.
+    // Minimum number of tokens: the end id is suppressed until then, and no longer.
     const longer = generate(model, tokenizer, [end.promptIds], {
       maxNewTokens: end.maxNewTokens,
       minNewTokens: end.ids.length,
@@ -68,7 +68,7 @@ describe("generation with the golden GPT-2", () => {
     expect(longer.ids[0]![end.ids.length - 1]).not.toBe(golden.endId);
   });
 
-  it("an end id with text stays in ids, text and row", () => {
+  it("keeps an end id with text in ids, text and row", () => {
     const { promptIds, ids } = golden.greedy[0]!;
     const [, , third] = ids;
     const session = GenerationSession.open(model, tokenizer, [promptIds], { endIds: [third!] });
@@ -76,7 +76,7 @@ describe("generation with the golden GPT-2", () => {
     const said = ids.slice(0, ids.indexOf(third!) + 1);
     expect(result).toMatchObject({ ids: [said], text: [tokenizer.decode(said)], finished: ["eos"] });
     expect(session.rows()).toEqual([[...promptIds, ...said]]);
-    // It was sampled last and is pending: the next read reads it, once.
+    // It was sampled last and is pending: the next read processes it, once.
     session.read([[5]]);
     expect(session.counters).toMatchObject({
       tokensRead: promptIds.length + 1,
@@ -93,8 +93,8 @@ describe("generation with the golden GPT-2", () => {
     expect(stopped).toMatchObject({ ids: [said], finished: ["stop"] });
   });
 
-  it("stop strings across the borders of tokens", () => {
-    // The end of one token and the beginning of the next, where both are whole characters.
+  it("finds stop strings across token boundaries", () => {
+    // The end of one token and the beginning of the next, both whole characters.
     const borders = golden.greedy.flatMap(({ promptIds, ids, text }) =>
       ids.map((_, count) => {
         const at = tokenizer.decode(ids.slice(0, count)).length - 1;
@@ -114,7 +114,7 @@ describe("generation with the golden GPT-2", () => {
     expect(kept).toEqual(ids.slice(0, kept.length));
     expect(result.text).toEqual([tokenizer.decode(kept)]);
     expect(result.text[0]!.length).toBeLessThanOrEqual(at);
-    // One token more would reach into the stop string.
+    // One more token would overlap the stop string.
     expect(tokenizer.decode(ids.slice(0, kept.length + 1)).length).toBeGreaterThan(at);
     expect(result.finished).toEqual(["stop"]);
 
@@ -130,7 +130,7 @@ describe("generation with the golden GPT-2", () => {
     expect(tokenizer.decode(whole.ids[0]!.slice(0, -1))).not.toContain(stop);
   });
 
-  it("an utterance may be empty: the stop string comes first", () => {
+  it("returns an empty text if the stop string comes first", () => {
     const { promptIds, ids, text } = golden.greedy[0]!;
     const session = GenerationSession.open(model, tokenizer, [promptIds, [4, 5, 6]]);
     const result = session.generate({ maxNewTokens: 8, greedy: true, stopStrings: [text.slice(0, 1)] });
@@ -145,12 +145,12 @@ describe("generation with the golden GPT-2", () => {
     session.dispose();
   });
 
-  it("the same seed says the same, another something else, and seed 0 is a seed", () => {
+  it("generates the same with the same seed, something else with another, and accepts seed 0", () => {
     const prompts = golden.greedy.slice(0, 4).map(({ promptIds }) => promptIds);
     const say = (seed: number) => generate(model, tokenizer, prompts, { maxNewTokens: 12 }, keysOf(4, seed));
     expect(say(0)).toEqual(say(0));
     expect(say(0).ids).not.toEqual(say(1).ids);
-    // Rows of like text differ by their keys alone.
+    // Rows with the same text differ only by their keys.
     const twins = generate(
       model,
       tokenizer,
@@ -164,7 +164,7 @@ describe("generation with the golden GPT-2", () => {
     expect(twins.ids[0]).not.toEqual(twins.ids[1]);
   });
 
-  it("whatever the settings: ids inside the vocabulary, log-probabilities finite and ≤ 0, ids decode to the text", () => {
+  it("for any settings: ids inside the vocabulary, log-probabilities finite and ≤ 0, ids decode to the text", () => {
     const text = fc.oneof(
       fc.string({ unit: "grapheme", maxLength: 30 }),
       fc.constantFrom("🔥👩‍👩‍👧", "e\u0301\u0316", "שלום", "\u0000\u001b[0m", "今天"),
@@ -212,7 +212,7 @@ describe("generation with the golden GPT-2", () => {
     );
   });
 
-  it("refuses what cannot work, and says what would", () => {
+  it("refuses invalid options, and names valid ones", () => {
     const open = (prompts: number[][]) => GenerationSession.open(model, tokenizer, prompts);
     expect(() => open([[1], [320_000]])).toThrow(
       /^GenerationSession\.open: prompt 1: a token id must be an integer from 0 to \d+, got 320000$/u,
@@ -235,7 +235,7 @@ describe("generation with the golden GPT-2", () => {
       "GenerationSession.fork: row: must be a whole number from 0 to 1, got 2",
     );
     expect(() => session.peek([1.5, null])).toThrow("GenerationSession.peek: row 0: a token id");
-    // A refused call has changed nothing.
+    // A refused call changes nothing.
     expect(session.rows()).toEqual([[1], [2]]);
     session.dispose();
     session.dispose();
@@ -244,7 +244,7 @@ describe("generation with the golden GPT-2", () => {
     expect(() => GenerationSession.open(model, tokenizer, [], { checkInterval: 0 })).toThrow("checkInterval");
   });
 
-  it("works without any row", () => {
+  it("accepts zero rows", () => {
     const session = GenerationSession.open(model, tokenizer, []);
     expect(session.generate({ maxNewTokens: 3 })).toEqual({
       ids: [],
@@ -261,7 +261,7 @@ describe("generation with the golden GPT-2", () => {
     session.dispose();
   });
 
-  it("keeps nothing alive over many utterances", () => {
+  it("leaks no tensors over many generations", () => {
     const session = GenerationSession.open(model, tokenizer, [[3, 4, 5], [6], [7, 8]]);
     session.prefill();
     const live = liveTensors();
@@ -278,7 +278,7 @@ describe("generation with the golden GPT-2", () => {
     session.dispose();
   });
 
-  it("in bfloat16 stays near float32", () => {
+  it("stays close to float32 in bfloat16", () => {
     const half = model.copy("bfloat16");
     const sessions = [model, half].map((each) =>
       GenerationSession.open(each, tokenizer, [golden.greedy[0]!.promptIds]),
@@ -303,7 +303,7 @@ describe.each(goldenCausal)("generation with the golden $name", ({ folder, expec
   });
   afterAll(() => model.dispose());
 
-  it("takes transformers' greedy tokens, one by one and in one batch", () => {
+  it("generates transformers' greedy tokens, one by one and in one batch", () => {
     const maxNewTokens = Math.max(...expected.greedy.map(({ greedy }) => greedy.length));
     const sampling: Sampling = { maxNewTokens, greedy: true };
     const prompts = expected.greedy.map(({ ids }) => ids);

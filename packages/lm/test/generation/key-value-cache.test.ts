@@ -33,7 +33,7 @@ const make = (capacities: readonly number[], leastSaving = 0) =>
 const extents = (cache: KeyValueCache) =>
   cache.rectangles.map(({ first, count, capacity }) => [first, count, capacity]);
 
-/** Keys [rows, H, width, E] that tell layer, row, head and column apart; values are the keys plus 0.5. */
+/** Keys [rows, H, width, E] that identify layer, row, head and column; values are the keys plus 0.5. */
 function block(
   layer: number,
   names: readonly number[],
@@ -78,7 +78,7 @@ function append(
   });
 }
 
-/** The column names that a layer's cache holds, row by row, checked to be whole in every head and in the values. */
+/** The column names in a layer's cache, by row, checked to be consistent in every head and in the values. */
 function columnsOf(cache: KeyValueCache, layer = LAYERS - 1): number[][] {
   return cache.rectangles.flatMap((rectangle) => {
     const [keys, values] = [rectangle.keys[layer]!, rectangle.values[layer]!];
@@ -102,7 +102,7 @@ function columnsOf(cache: KeyValueCache, layer = LAYERS - 1): number[][] {
 const range = (from: number, count: number) => Array.from({ length: count }, (_, at) => from + at);
 
 describe("KeyValueCache", () => {
-  it("puts rows of like length into one rectangle, and divides where that saves enough", () => {
+  it("groups rows of similar length into one rectangle, and splits where that saves enough", () => {
     using cache = make([100, 98, 70, 60, 30, 3]);
     // 80 columns are more than two thirds of 112, 64 are not.
     expect(extents(cache)).toEqual([
@@ -114,7 +114,7 @@ describe("KeyValueCache", () => {
     expect(cache.capacities()).toEqual([112, 112, 112, 64, 32, 16]);
     expect(cache.bytes).toBe((3 * 112 + 64 + 32 + 16) * COLUMN);
     expect(cacheBytes(shape, [100, 98, 70, 60, 30, 3], 0)).toBe(cache.bytes);
-    // From the fourth row on 48 columns of three rows; from the fifth only 32 more of two.
+    // From the fourth row on it saves 48 columns of three rows; from the fifth only 32 more of two.
     using dear = make([100, 98, 70, 60, 30, 3], 130 * COLUMN);
     expect(extents(dear)).toEqual([
       [0, 3, 112],
@@ -122,12 +122,12 @@ describe("KeyValueCache", () => {
     ]);
     using undivided = make([100, 98, 70, 60, 30, 3], 1e9);
     expect(extents(undivided)).toEqual([[0, 6, 112]]);
-    // Rows that do not descend are held, too.
+    // Rows in any order are also held.
     using rising = make([3, 100]);
     expect(rising.capacities()).toEqual([16, 112]);
   });
 
-  it("appends to each row behind what it holds, and leaves padding out", () => {
+  it("appends to each row after its columns, without padding", () => {
     using cache = make([40, 40, 10]);
     append(cache, { rows: [0, 1, 2], starts: [0, 0, 0], counts: [3, 1, 2] });
     append(cache, { rows: [0, 2], starts: [3, 2], counts: [1, 1] });
@@ -140,7 +140,7 @@ describe("KeyValueCache", () => {
     expect(columnsOf(cache)[0]!.slice(1, 5)).toEqual([1, 2, 3, 0]);
   });
 
-  it("makes room where there is too little, a rectangle as a whole, and keeps what it holds", () => {
+  it("grows a whole rectangle if a row needs room, and keeps its contents", () => {
     using cache = make([40, 39, 10]);
     append(cache, { rows: [0, 1, 2], names: [1, 2, 3], starts: [0, 0, 0], counts: [40, 2, 10] });
     cache.reserve([48, 48, 16]);
@@ -157,7 +157,7 @@ describe("KeyValueCache", () => {
     expect(cache.bytes).toBe(0);
   });
 
-  it("selects rows, repeated and reordered, across rectangles, as far as they are asked for", () => {
+  it("selects rows, repeated and reordered, across rectangles, up to the requested lengths", () => {
     using cache = make([60, 20, 18]);
     append(cache, { rows: [0, 1, 2], names: [1, 2, 3], starts: [0, 0, 0], counts: [50, 5, 4] });
     using selected = cache.select([0, 2, 0, 1], [50, 4, 7, 0], [64, 64, 16, 16], 0);
@@ -174,7 +174,7 @@ describe("KeyValueCache", () => {
     expect(written()[0]).toEqual(range(10_000, 50));
   });
 
-  it("gives its memory away layer by layer as it is taken over", () => {
+  it("frees its memory layer by layer while it is copied", () => {
     const selected = (consume: boolean) => {
       using cache = make([4000, 4000]);
       append(cache, { rows: [0, 1], names: [1, 2], starts: [0, 0], counts: [3, 3] });
@@ -189,13 +189,13 @@ describe("KeyValueCache", () => {
       ]);
       return (maxMemoryAllocated() - base) / held;
     };
-    // Beside what is moved, one of two layers.
+    // In addition to the moved memory, one of two layers.
     const [copied, moved] = [selected(false), selected(true)];
     expect(copied).toBeGreaterThan(1);
     expect(copied - moved).toBeGreaterThan(0.45);
   });
 
-  it("refuses rows that it does not have", () => {
+  it("refuses rows out of range", () => {
     using cache = make([10, 10]);
     expect(() => new CacheView(cache, [2])).toThrow("internal: CacheView: row 2");
     using view = new CacheView(cache, [0]);
@@ -209,7 +209,7 @@ describe("KeyValueCache", () => {
 });
 
 describe("CacheView", () => {
-  /** What the parts of a pass say, by row of the batch: the column names that each new token may see. */
+  /** The column names that each new token may attend to, by row of the batch. */
   function seen(
     view: CacheView,
     names: readonly number[],
@@ -231,11 +231,11 @@ describe("CacheView", () => {
     });
   }
 
-  it("shows each new token its own row's columns up to itself, or the last few of them", () => {
+  it("lets each new token attend to its row's columns up to itself, or to the last few of them", () => {
     using cache = make([40, 40, 40, 10, 10]);
     const starts = [5, 2, 7, 1, 3];
     append(cache, { rows: range(0, 5), starts: [0, 0, 0, 0, 0], counts: starts });
-    // Rows that are neighbours in the cache, some that are not, and two rectangles.
+    // Adjacent and non-adjacent rows of the cache, and two rectangles.
     for (const rows of [
       [0, 1],
       [0, 2, 3, 4],
@@ -258,7 +258,7 @@ describe("CacheView", () => {
     }
   });
 
-  it("names the ranges of one new token a row", () => {
+  it("gives the ranges for one new token per row", () => {
     using cache = make([40, 40, 10]);
     using view = new CacheView(cache, [0, 1, 2]);
     view.begin([5, 2, 0], [1, 1, 0], 1);
@@ -266,7 +266,7 @@ describe("CacheView", () => {
       scope(() =>
         view.append(0, ...block(0, [0, 1, 2], [5, 2, 0], 1)).map((part) => part.ranges(window).toArray()),
       );
-    // A row that is only padding looks at something that exists.
+    // A row of only padding attends to existing columns.
     expect(ranges(null)).toEqual([
       [
         [0, 0, 6],

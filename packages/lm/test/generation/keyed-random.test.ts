@@ -29,7 +29,7 @@ function correlation(a: readonly number[], b: readonly number[]): number {
 }
 
 describe("philox", () => {
-  // The known answers that the algorithm's authors publish for philox4x32 with 10 rounds.
+  // The authors' published known answers for philox4x32 with 10 rounds.
   const words = (text: string) => text.split(" ").map((word) => parseInt(word, 16));
   it.each([
     ["00000000 00000000 00000000 00000000", "00000000 00000000", "6627e8d5 e169c58d bc57ac4c 9b00dbd8"],
@@ -43,7 +43,7 @@ describe("philox", () => {
 });
 
 describe("keyedUniform", () => {
-  it("is a function: the same name gives the same number, in any order", () => {
+  it("is a function: the same key gives the same number, in any order", () => {
     const forward = Array.from({ length: 50 }, (_, index) => keyedUniform(key(), index));
     const backward = Array.from({ length: 50 }, (_, index) => keyedUniform(key(), 49 - index)).reverse();
     expect(backward).toEqual(forward);
@@ -55,7 +55,7 @@ describe("keyedUniform", () => {
     expect(amongOthers).toEqual(forward);
   });
 
-  it("keeps its values for ever: a change would silently change every seeded run", () => {
+  it("never changes its values: a change would silently change every seeded run", () => {
     expect([
       keyedUniform({ seed: 0, stream: "tester", episode: 0, node: 0 }, 0),
       keyedUniform({ seed: 0, stream: "tester", episode: 0, node: 0 }, 1),
@@ -63,7 +63,7 @@ describe("keyedUniform", () => {
     ]).toEqual(KNOWN);
   });
 
-  it("changes with every part of the name, the high bits too", () => {
+  it("changes with every part of the key, including the high bits", () => {
     const names: [DrawKey, number][] = [
       [key(), 0],
       [key(), 1],
@@ -79,7 +79,7 @@ describe("keyedUniform", () => {
       [key({ stream: "" }), 0],
       [key({ stream: "tester\0" }), 0],
       [key({ stream: "ttseer" }), 0],
-      // Swapped parts must not meet.
+      // Swapped parts must not collide.
       [key({ node: 3, episode: 5 }), 0],
     ];
     expect(new Set(names.map(([name, index]) => keyedUniform(name, index))).size).toBe(names.length);
@@ -97,7 +97,7 @@ describe("keyedUniform", () => {
       const counts = Array.from({ length: 256 }, () => 0);
       for (let at = 0; at < 25_600; at += 1) counts[Math.floor(walk(at) * 256)]! += 1;
       const value = chiSquare(counts);
-      // 255 ± 5 standard deviations (√510 = 22.6): false alarms below one in a million; too even is wrong as well.
+      // 255 ± 5 standard deviations (√510 = 22.6): false alarms below one in a million; too even would also be wrong.
       expect(value, name).toBeGreaterThan(255 - 5 * 22.6);
       expect(value, name).toBeLessThan(255 + 5 * 22.6);
     }
@@ -109,7 +109,7 @@ describe("keyedUniform", () => {
     expect(Math.abs(chiSquare(counts) - 255)).toBeLessThan(5 * 22.6);
   });
 
-  it("neighbours in any direction are uncorrelated", () => {
+  it("gives uncorrelated neighbours in any direction", () => {
     const count = 20_000;
     const sequence = (at: (index: number) => number) =>
       Array.from({ length: count }, (_, index) => at(index));
@@ -127,7 +127,7 @@ describe("keyedUniform", () => {
     }
   });
 
-  it("refuses what is no name", () => {
+  it("refuses invalid keys", () => {
     expect(() => keyedUniform(key({ seed: 0.5 }), 0)).toThrow("keyedUniform: a seed must be a whole number");
     expect(() => keyedUniform(key({ node: -1 }), 0)).toThrow("node must be a whole number");
     expect(() => keyedUniform(key({ episode: NaN }), 0)).toThrow("episode must be a whole number");
@@ -135,5 +135,5 @@ describe("keyedUniform", () => {
   });
 });
 
-// Recorded from this implementation once philox itself matched its published answers.
+// Recorded from this implementation after philox matched its published answers.
 const KNOWN = [0.7093995304866506, 0.7922779482067682, 0.3078633043212077];

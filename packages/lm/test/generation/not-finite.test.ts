@@ -8,7 +8,7 @@ import { type CausalLM } from "../../src/causal-lm.js";
 import { type Sampling } from "../../src/generation/sampling.js";
 import { goldenFolder } from "../golden/gpt2.js";
 
-/** The golden GPT-2 whose states overflow from a position on. */
+/** The golden GPT-2 with states that overflow from a position on. */
 async function overflowing(from: number): Promise<{ model: CausalLM; codec: Codec }> {
   const { model, tokenizer } = await loadCausalLM(goldenFolder);
   const positions = model.namedParameters().get("transformer.wpe.weight")!;
@@ -26,7 +26,7 @@ it.each<[string, Sampling]>([
   ["greedy", { maxNewTokens: 12, greedy: true }],
   ["top-k", { maxNewTokens: 12, topK: 5 }],
   ["top-p", { maxNewTokens: 12, topP: 0.5 }],
-])("logits that are no numbers from a later position on are said in our words: %s", async (_, sampling) => {
+])("reports non-finite logits from a later position on: %s", async (_, sampling) => {
   const { model, codec } = await overflowing(8);
   const keys = [{ seed: 0, stream: "t", episode: 0, node: 0 }];
   try {

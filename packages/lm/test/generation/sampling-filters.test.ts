@@ -73,7 +73,7 @@ describe("filters", () => {
     actual.forEach((row, at) =>
       row.forEach((value, id) => {
         expect(value).toBeCloseTo(probabilities[at]![id]!, 6);
-        // What is ruled out is exactly so, and nothing else.
+        // Exactly the excluded candidates have probability zero.
         expect(value === 0).toBe(probabilities[at]![id] === 0);
       }),
     );
@@ -84,30 +84,33 @@ describe("filters", () => {
     { topP: 0.9, temperature: 0.5 },
     { topP: 0.97, temperature: 3 },
     { topK: 700, topP: 0.9, temperature: 2 },
-  ])("over a large vocabulary, where the nucleus is guessed first or sorted in full: %o", (sampling) => {
-    const stream = new SeededStream(3, "logits");
-    // One row with a small nucleus, one whose nucleus no guess holds, one where everything is equal.
-    const [peaked] = randomLogits(stream, 1, 3000, 20) as [number[]];
-    const [flat] = randomLogits(stream, 1, 3000, 0.1) as [number[]];
-    const equal = Array.from({ length: 3000 }, () => 1);
-    for (const rows of [[peaked], [flat], [peaked, flat, peaked], [equal]]) {
-      const actual = filtered(rows, [], sampling, []);
-      rows.forEach((row, at) => {
-        const reference = referenceFilter(row, new Set(), { maxNewTokens: 1, ...sampling }, []);
-        let [difference, kept, keptReference] = [0, 0, 0];
-        reference.forEach((value, id) => {
-          // At the edge of the nucleus float32 may keep one candidate more or less than float64.
-          difference += Math.abs(value - actual[at]![id]!);
-          kept += actual[at]![id]! > 0 ? 1 : 0;
-          keptReference += value > 0 ? 1 : 0;
+  ])(
+    "are correct over a large vocabulary, with the nucleus guessed first or sorted in full: %o",
+    (sampling) => {
+      const stream = new SeededStream(3, "logits");
+      // One row with a small nucleus, one with a nucleus larger than any guess, one with equal probabilities.
+      const [peaked] = randomLogits(stream, 1, 3000, 20) as [number[]];
+      const [flat] = randomLogits(stream, 1, 3000, 0.1) as [number[]];
+      const equal = Array.from({ length: 3000 }, () => 1);
+      for (const rows of [[peaked], [flat], [peaked, flat, peaked], [equal]]) {
+        const actual = filtered(rows, [], sampling, []);
+        rows.forEach((row, at) => {
+          const reference = referenceFilter(row, new Set(), { maxNewTokens: 1, ...sampling }, []);
+          let [difference, kept, keptReference] = [0, 0, 0];
+          reference.forEach((value, id) => {
+            // At the edge of the nucleus, float32 may keep one candidate more or less than float64.
+            difference += Math.abs(value - actual[at]![id]!);
+            kept += actual[at]![id]! > 0 ? 1 : 0;
+            keptReference += value > 0 ? 1 : 0;
+          });
+          expect(Math.abs(kept - keptReference)).toBeLessThanOrEqual(1);
+          if (row !== equal) expect(difference).toBeLessThan(2e-3);
         });
-        expect(Math.abs(kept - keptReference)).toBeLessThanOrEqual(1);
-        if (row !== equal) expect(difference).toBeLessThan(2e-3);
-      });
-    }
-  });
+      }
+    },
+  );
 
-  it("give a row the same distribution whatever rows are beside it", () => {
+  it("give a row the same distribution in any batch", () => {
     const stream = new SeededStream(4, "logits");
     const [peaked, flat] = [...randomLogits(stream, 1, 9000, 20), ...randomLogits(stream, 1, 9000, 1)];
     for (const sampling of [{ topP: 0.8 }, { topK: 50 }, { topK: 50, topP: 0.7 }, {}]) {
@@ -127,7 +130,7 @@ describe("filters", () => {
     expect(scope(() => likeliest(tensor(logits)).toArray())).toEqual([1]);
   });
 
-  it("keep one candidate at least, and never one of probability zero", () => {
+  it("keep at least one candidate, and none of probability zero", () => {
     const logits = [[-Infinity, 50, -Infinity, -50]];
     for (const sampling of [{ topP: 1e-9 }, { topK: 1 }, { topK: 3, topP: 1e-9 }]) {
       expect(filtered(logits, [], sampling, [])).toEqual([[0, 1, 0, 0]]);
@@ -154,7 +157,7 @@ describe("drawing", () => {
     expect(draw(rows, uniforms, { topK: 3 })).toEqual([3, 3, 3, 3, 3, 2, 2, 1]);
   });
 
-  it("never draws what was ruled out, at either end of the uniforms", () => {
+  it("never draws an excluded candidate, at either end of the uniforms", () => {
     const most = 1 - 2 ** -53;
     const ruled = [-Infinity, 0, -Infinity, 1, -Infinity];
     expect(draw([ruled, ruled], [0, most])).toEqual([1, 3]);
@@ -203,7 +206,7 @@ describe("drawing", () => {
     (actual as number[][]).forEach(([value], row) =>
       expect(value).toBeCloseTo(logSoftmax(logits[row]!)[[4, 9, 0][row]!]!, 5),
     );
-    // In 16 bits it is of the logits as they are there, with sums in float32.
+    // In 16 bits it is that of the rounded logits, with sums in float32.
     const [rounded, narrow] = scope(() => {
       const half = tensor(logits).to("bfloat16");
       const ids = idTensor([4, 9, 0], "cpu").view([3, 1]);
@@ -233,9 +236,9 @@ describe("resolveSampling", () => {
   });
 });
 
-// Filters are pure: they never write into what they were given.
-describe("purity", () => {
-  it("leaves the logits alone", () => {
+// Filters are pure: they never modify their inputs.
+describe("pure functions", () => {
+  it("leave the logits unchanged", () => {
     const logits: Tensor = tensor([[3, 1, 2]]);
     scope(() => {
       const shaped = holdBack(

@@ -1,4 +1,4 @@
-/** What tests of sessions have in common: golden models, random texts, comparisons. */
+/** Shared by the tests of sessions: golden models, random texts, comparisons. */
 import { liveTensors } from "@astra-rl/torch";
 import { afterAll, afterEach, beforeAll, beforeEach, expect } from "vitest";
 import { type DrawKey } from "@astra-rl/base";
@@ -38,7 +38,7 @@ export function useGolden(folder: string) {
   beforeAll(async () => {
     start = liveTensors();
     Object.assign(golden, await loadCausalLM(folder));
-    // Whatever a model makes at its first use (tables of rotations) is there before the count begins.
+    // Tensors that a model creates at its first use (rotary tables) exist before the count starts.
     referenceLogprobs(golden.model, [1], [2]);
   });
   afterAll(() => {
@@ -64,7 +64,7 @@ export function expectClose(
   );
 }
 
-/** Two generations say the same; only the last digits of float32 may differ. */
+/** Two generations have the same texts; only the last digits of float32 may differ. */
 export function expectSame(actual: Generation, expected: Generation): void {
   expect(actual.ids).toEqual(expected.ids);
   expect(actual.text).toEqual(expected.text);

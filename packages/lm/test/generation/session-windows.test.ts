@@ -8,14 +8,14 @@ describe.each(goldenModels)("full windows and rewritten rows over the golden %s"
   const golden = useGolden(folder);
   const { open, prompts, randomIds } = golden;
 
-  it("drops text from the left of a full window, counts what it reads again, and says so once", () => {
+  it("truncates a full window on the left, counts the tokens prefilled again, and warns once", () => {
     const { contextLength } = golden.model.config;
     const messages: string[] = [];
     const given = prompts([contextLength + 30, contextLength - 3, 4]);
     using session = open(given, { log: (message) => messages.push(message) });
     const sampling: Sampling = { maxNewTokens: 10, topK: 30 };
     const spoken = session.generate(sampling, keysOf(3));
-    // Nothing had been read before the text was cut, so nothing was read twice.
+    // Nothing had been prefilled before the truncation, so nothing was prefilled twice.
     expect(session.counters).toMatchObject({ tokensRead: 2 * (contextLength - 10) + 4, tokensReread: 0 });
     const context = given.map((prompt, row) => {
       const expected = referenceGenerate(golden.model, golden.tokenizer, prompt, sampling, keysOf(3)[row]!);
@@ -30,7 +30,8 @@ describe.each(goldenModels)("full windows and rewritten rows over the golden %s"
     expectClose(session.read(heard), expected);
     expect(session.rows()).toEqual(context);
     const dropped = context.filter((ids) => ids.length === contextLength).length;
-    // What a full row had left after the cut and read before: all but the new tokens and the pending one.
+    // Tokens of a full row that remain after truncation and were prefilled before: all but the new ones and the pending
+    // one.
     expect(session.counters.tokensReread).toBeLessThanOrEqual(dropped * contextLength);
     if (name === "gpt2") expect(session.counters.tokensReread).toBeGreaterThan(0);
     using child = session.fork([0, 0, 2]);
@@ -44,7 +45,7 @@ describe.each(goldenModels)("full windows and rewritten rows over the golden %s"
     expect(messages[0]).toContain(`window of ${contextLength} tokens`);
   });
 
-  it("drops text behind what is pinned, whoever drops it", () => {
+  it("truncates after the pinned ids in every method", () => {
     const { contextLength } = golden.model.config;
     const given = prompts([contextLength + 30, contextLength - 3, 4, 2]);
     const pinned = [1, 3, 1, 5];
@@ -76,7 +77,7 @@ describe.each(goldenModels)("full windows and rewritten rows over the golden %s"
     context
       .slice(0, 2)
       .forEach((ids, row) => expect(ids.slice(0, pinned[row])).toEqual(given[row]!.slice(0, pinned[row])));
-    // Forks keep their pins, and rows that had less than was pinned do not pin what came later.
+    // Forks keep their pinned ids, and rows that were shorter than the pinned number do not pin later ids.
     using child = session.fork([0, 3]);
     const more = prompts([contextLength - 4, contextLength - 4]);
     expectClose(
@@ -92,7 +93,7 @@ describe.each(goldenModels)("full windows and rewritten rows over the golden %s"
     );
   });
 
-  it("refuses what leaves no room for what is pinned", () => {
+  it("refuses texts that leave no room for the pinned ids", () => {
     const { contextLength } = golden.model.config;
     const [long] = prompts([contextLength + 4]) as [number[]];
     using session = open([long], { pinned: 5 });
@@ -100,7 +101,7 @@ describe.each(goldenModels)("full windows and rewritten rows over the golden %s"
       `must leave the 5 pinned tokens in the model's window of ${contextLength}`,
     );
     expect(() => session.read(prompts([contextLength - 4]))).toThrow(
-      /do not fit behind at least 5 of context/,
+      /do not fit after at least 5 of context/,
     );
     expect(session.read(prompts([contextLength - 5]))[0]).toHaveLength(contextLength - 5);
     expect(session.rows()[0]!.slice(0, 5)).toEqual(long.slice(0, 5));
@@ -111,7 +112,7 @@ describe.each(goldenModels)("full windows and rewritten rows over the golden %s"
     );
   });
 
-  it("rewritten, says what a fresh session says, and reads only what is new", () => {
+  it("rewritten, generates the same as a fresh session, and prefills only what is new", () => {
     const given = prompts([8, 5, 6, 7, 3, 9]);
     using session = open(given);
     const sampling: Sampling = { maxNewTokens: 6, topK: 40, recordBehaviour: true };
@@ -138,14 +139,14 @@ describe.each(goldenModels)("full windows and rewritten rows over the golden %s"
     expectClose(session.read(heard), fresh.read(heard));
     expect(session.rows()).toEqual(fresh.rows());
     const forwarded = texts.map((text, row) => {
-      // What was sampled last has not been through the model yet; what is known of the others is kept.
+      // The last sampled id has not been processed yet; the cache of the others is kept.
       const spokenIds = spoken.kept[row]!;
       const wasCached = ids[row]!.length - (spoken.ids[row]!.length === 6 && spokenIds === 6 ? 1 : 0);
       return text.length - Math.min(common[row]!, wasCached) + heard[row]!.length;
     });
     const done = session.counters.tokensForwarded - before.tokensForwarded;
     expect(done).toBe(forwarded.reduce((sum, count) => sum + count, 0));
-    // Only the row that ends earlier than before reads an id again: its last one.
+    // Only the row that became shorter processes an id again: its last one.
     expect(session.counters.tokensReread - before.tokensReread).toBe(1);
     const said = session.generate(sampling, keysOf(6, 1));
     expectSame(said, fresh.generate(sampling, keysOf(6, 1)));
@@ -154,7 +155,7 @@ describe.each(goldenModels)("full windows and rewritten rows over the golden %s"
     expectSame(child.generate(sampling, keysOf(4, 2)), freshChild.generate(sampling, keysOf(4, 2)));
   });
 
-  it("rewritten, computes the very numbers of a fresh session: in float64 nothing else is left between them", () => {
+  it("rewritten, computes exactly the numbers of a fresh session in float64", () => {
     const exact = golden.model.copy("float64");
     const [old, heard, ending] = [
       prompts([9, 4, 6]),
@@ -170,7 +171,7 @@ describe.each(goldenModels)("full windows and rewritten rows over the golden %s"
     exact.dispose();
   });
 
-  it("rewritten over and over, forked in between, out of memory or not, never says what a fresh one does not", () => {
+  it("rewritten repeatedly, with forks in between and with or without enough memory, always generates the same as a fresh session", () => {
     for (const options of [{}, { cacheBudget: 1 }, { tokenBudget: 9 }]) {
       const alphabet = randomIds(3, golden.model.config.vocabSize);
       const text = (length: number) => Array.from({ length }, () => alphabet[stream.integer(3)]!);
@@ -211,7 +212,7 @@ describe.each(goldenModels)("full windows and rewritten rows over the golden %s"
     }
   });
 
-  it("keeps what is pinned of a rewritten row", () => {
+  it("keeps the pinned ids of a rewritten row", () => {
     const { contextLength } = golden.model.config;
     const [first, second, third] = prompts([4, contextLength + 3, contextLength + 6]) as [
       number[],
@@ -235,7 +236,7 @@ describe.each(goldenModels)("full windows and rewritten rows over the golden %s"
     expect(() => session.rewrite([first, [-1]])).toThrow(/rewrite: row 1: a token id/);
   });
 
-  it("with room reserved reads a full window only once", () => {
+  it("with reserved room prefills a full window only once", () => {
     const { contextLength } = golden.model.config;
     const given = prompts([contextLength + 5, contextLength + 40]);
     using session = open(given, { reserve: 8 });

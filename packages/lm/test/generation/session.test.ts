@@ -22,7 +22,7 @@ describe.each(goldenModels)("a session over the golden %s", (_, folder) => {
     ],
   ];
 
-  it.each(samplings)("samples as the recomputed definition does: %s", (_, sampling) => {
+  it.each(samplings)("samples the same as without a cache: %s", (_, sampling) => {
     const given = prompts([3, 11, 1, 6]);
     const keys = keysOf(4);
     using session = open(given);
@@ -43,7 +43,7 @@ describe.each(goldenModels)("a session over the golden %s", (_, folder) => {
     expect(session.rows()).toEqual(expected.map(({ row }) => row));
   });
 
-  it("reads ragged texts as each alone, empty ones too, over several turns", () => {
+  it("prefills texts of different lengths as each alone, empty ones included, over several turns", () => {
     const given = prompts([4, 9, 1, 6]);
     const turns = [
       prompts([3, 0, 5, 1]),
@@ -67,7 +67,7 @@ describe.each(goldenModels)("a session over the golden %s", (_, folder) => {
     expect(session.counters).toMatchObject({ tokensRead: total, tokensReread: 0, tokensForwarded: total });
   });
 
-  it("generates and reads in turn, holes in the cache and all, as from scratch", () => {
+  it("generates and reads in turn, with gaps in the cache, the same as from scratch", () => {
     const given = prompts([5, 2, 8]);
     const sampling: Sampling = { maxNewTokens: 5, topK: 40 };
     using session = open(given);
@@ -90,7 +90,7 @@ describe.each(goldenModels)("a session over the golden %s", (_, folder) => {
     expect(session.rows()).toEqual(context);
   });
 
-  it("forks as if the children had read everything themselves, and parent and children part", () => {
+  it("forks children equal to newly prefilled ones, independent of their parent", () => {
     const given = prompts([4, 7, 2]);
     using parent = open(given);
     const first = prompts([3, 1, 4]);
@@ -119,7 +119,7 @@ describe.each(goldenModels)("a session over the golden %s", (_, folder) => {
     );
   });
 
-  it("forks into the same rows where the parent is consumed, also in parts, and frees it", () => {
+  it("forks into the same rows if the parent is consumed, also in parts, and frees it", () => {
     const given = prompts([4, 7, 2]);
     const rows = [2, 0, 0, 2, 1];
     for (const options of [{}, { cacheBudget: 20_000 }]) {
@@ -138,7 +138,7 @@ describe.each(goldenModels)("a session over the golden %s", (_, folder) => {
     expect(parent.rows()).toEqual(given);
   });
 
-  it("gives a row the same utterance batched or alone", () => {
+  it("generates the same text for a row, batched or alone", () => {
     const given = prompts([6, 1, 12, 3, 3]);
     const keys = keysOf(5);
     for (const [, sampling] of samplings) {
@@ -153,7 +153,7 @@ describe.each(goldenModels)("a session over the golden %s", (_, folder) => {
     }
   });
 
-  it("gives a row the very same utterance among longer and shorter ones in float64, where rounding hides nothing", () => {
+  it("generates exactly the same text for a row among longer and shorter ones in float64", () => {
     const exact = golden.model.copy("float64");
     const given = prompts([6, 1, 40, 3, 90, 17]);
     const keys = keysOf(6);
@@ -193,7 +193,7 @@ describe.each(goldenModels)("a session over the golden %s", (_, folder) => {
     exact.dispose();
   });
 
-  it("costs each row its own memory: a long one makes no other as wide", () => {
+  it("allocates each row its own memory: a long row does not widen the others", () => {
     const window = golden.model.config.contextLength;
     const [long] = prompts([window - 8]) as [number[]];
     const short = prompts(Array<number>(15).fill(4));
@@ -208,11 +208,11 @@ describe.each(goldenModels)("a session over the golden %s", (_, folder) => {
     expect(bytesOf([...short, long])).toBe(bytesOf(short) + bytesOf([long]));
   });
 
-  /** Utterances of very different lengths: a third of the vocabulary ends them. */
+  /** Texts of very different lengths: a third of the vocabulary ends them. */
   const endIds = () =>
     Array.from({ length: Math.floor(golden.model.config.vocabSize / 12) }, (_, at) => at * 12 + 5);
 
-  it("says the same with and without compaction, looking often or seldom, in small passes or large", () => {
+  it("generates the same with and without compaction, with frequent or rare checks, in small or large passes", () => {
     const given = prompts([6, 1, 12, 3, 3, 9, 2, 4, 5, 8]);
     const sampling: Sampling = { maxNewTokens: 24, recordBehaviour: true, repetitionPenalty: 1.1 };
     const heard = prompts([2, 0, 3, 1, 4, 1, 1, 0, 2, 2]);
@@ -243,16 +243,16 @@ describe.each(goldenModels)("a session over the golden %s", (_, folder) => {
       expectSame(result.second, base!.second);
       expect(result.rows).toEqual(base!.rows);
       expect(result.counters.tokensGenerated).toBe(base!.counters.tokensGenerated);
-      // All but the one without any memory read everything once.
+      // All but the one without memory prefill everything once.
       if (at < variants.length - 1) expect(result.counters.tokensReread).toBe(0);
     });
-    // Compaction is worth something: what is left is the padding of ragged texts and the last few steps.
+    // Compaction has an effect: only the padding of texts of different lengths and the last few steps remain.
     expect(results[1]!.counters.tokensPadded).toBeLessThan(0.7 * results[0]!.counters.tokensPadded);
   });
 
-  it("takes back what a stop string cut off, and goes on from there", () => {
+  it("removes what a stop string cut off, and continues from there", () => {
     const given = prompts([6, 3, 9, 4]);
-    // Stop strings that do occur: a piece of what each row says without any.
+    // Stop strings that occur: a piece of each row's text without stop strings.
     using free = open(given);
     const sampling: Sampling = { maxNewTokens: 20, topK: 60 };
     const { text } = free.generate(sampling, keysOf(4));
@@ -269,7 +269,7 @@ describe.each(goldenModels)("a session over the golden %s", (_, folder) => {
         for (const stop of stopStrings) expect(cut.text[row]).not.toContain(stop);
         expect(cut.logprobs[row]).toHaveLength(ids.length);
       });
-      // Where a row ended by itself, the id that ended it does not stay.
+      // If a row ended by itself, its end id does not stay.
       const whole = given.map((prompt, row) => [...prompt, ...cut.ids[row]!.slice(0, cut.kept[row])]);
       expect(session.rows()).toEqual(whole);
       const heard = prompts([3, 1, 2, 2]);
@@ -288,7 +288,7 @@ describe.each(goldenModels)("a session over the golden %s", (_, folder) => {
     }
   });
 
-  it("answers what a next token's log-probability would be, without appending it", () => {
+  it("returns a next token's log-probability without appending it", () => {
     const given = prompts([4, 2, 6]);
     using session = open(given);
     const asked = [7, null, 9];
@@ -308,7 +308,7 @@ describe.each(goldenModels)("a session over the golden %s", (_, folder) => {
     expect(session.rows()).toEqual(given);
   });
 
-  it("scores what it is asked to, and reads nothing where that is nothing", () => {
+  it("scores the requested ids, and prefills nothing if none are requested", () => {
     const given = prompts([4, 2, 6]);
     const heard = prompts([5, 3, 4]);
     const expected = given.map((prompt, row) => referenceLogprobs(golden.model, prompt, heard[row]!));
@@ -327,7 +327,7 @@ describe.each(goldenModels)("a session over the golden %s", (_, folder) => {
       expected[2]!.slice(1, 4),
     ]);
     expect(spans.counters.tokensRead).toBe(24);
-    // The last hidden state predicts the first of what comes now.
+    // The last hidden state predicts the first new token.
     expectClose(spans.read([[3, 4], [5], [6]], { score: [[[0, 1]], [[0, 1]], []] }), [
       referenceLogprobs(golden.model, [...given[0]!, ...heard[0]!], [3]),
       referenceLogprobs(golden.model, [...given[1]!, ...heard[1]!], [5]),
@@ -366,12 +366,12 @@ describe.each(goldenModels)("a session over the golden %s", (_, folder) => {
     expect(later.rows()[0]).toHaveLength(10);
   });
 
-  it("says how many of the sampled ids stay in the row", () => {
+  it("returns how many of the sampled ids stay in the row", () => {
     const given = prompts([5, 2, 8, 3, 6, 4]);
     using free = open(given, { endIds: [] });
     const sampling: Sampling = { maxNewTokens: 8 };
     const { ids } = free.generate(sampling, keysOf(6));
-    // Whatever the third token is ends a row: by an end id or a stop id, with text or without.
+    // The third token ends a row: as an end id or a stop id, with or without text.
     const third = [...new Set(ids.map((row) => row[2]!))];
     const silent = new Set([third[0]!, third[1]!, third[2]!]);
     const quiet = {
@@ -411,14 +411,14 @@ describe.each(goldenModels)("a session over the golden %s", (_, folder) => {
     expect(cut.rows()).toEqual(given.map((prompt, row) => [...prompt, ...stopped.ids[row]!]));
   });
 
-  it("reads each token of a tree once: the counters equal the minimum of the tree", () => {
-    // Two episodes, width 2, depth 3, as rollouts grow them: tester and target are one model here.
+  it("prefills each token of a tree once: the counters equal the minimum of the tree", () => {
+    // Two episodes, width 2, depth 3, grown like rollouts: tester and target are the same model.
     const given = prompts([5, 8]);
     const work = new WorkCounters();
     const sampling: Sampling = { maxNewTokens: 6, topK: 50 };
     const sessions = [open(given, { work, endIds: endIds() })];
-    // The minimum: what is given is read once, what is sampled is sampled once, and what stays in a text and has a
-    // successor (or is read at the end) goes through the network once for all texts that share it.
+    // The minimum: given tokens are prefilled once, sampled tokens are sampled once, and tokens that stay in a text and
+    // have a successor (or are prefilled at the end) are processed once for all texts that share them.
     let generated = 0;
     let read = given.reduce((sum, ids) => sum + ids.length, 0);
     let forwarded = read;
@@ -445,7 +445,7 @@ describe.each(goldenModels)("a session over the golden %s", (_, folder) => {
     for (const session of sessions) session.dispose();
   });
 
-  it("stays within the cache budget by giving caches up, and finds everything again", () => {
+  it("stays within the cache budget by evicting caches, and recomputes them", () => {
     const given = prompts([9, 4, 6, 12, 3, 7, 5, 8]);
     const sampling: Sampling = { maxNewTokens: 8, topK: 50 };
     using free = open(given);
@@ -467,13 +467,13 @@ describe.each(goldenModels)("a session over the golden %s", (_, folder) => {
     expect(budget.used).toBeLessThanOrEqual(budget.limit);
     expect(session.counters.tokensReread).toBeGreaterThan(0);
     expect(session.counters.tokensGenerated).toBe(free.counters.tokensGenerated);
-    // Given tokens are given once; all that is above is what was read again.
+    // Given tokens are given once; the excess is what was prefilled again.
     expect(session.counters.tokensRead - session.counters.tokensReread).toBe(free.counters.tokensRead);
     session.dispose();
     expect(budget.used).toBe(child.cacheBytes);
   });
 
-  it("frees everything when a forward pass fails in the middle, and goes on with what it had", () => {
+  it("frees everything when a forward pass fails, and continues from its previous state", () => {
     const given = prompts([3, 5]);
     using session = open(given);
     session.read([[1], [2]]);

@@ -27,17 +27,17 @@ function childOf(parent: SessionRow): SessionRow {
 }
 
 describe("sharedColumns", () => {
-  it("tells nothing where no rows have an ancestor in common", () => {
+  it("returns null if no rows share an ancestor", () => {
     expect(read([row(8), row(8)])).toBeNull();
     expect(read([childOf(row(8)), childOf(row(8))])).toBeNull();
     const parent = row(8);
     expect(read([parent.child(0), parent.child(1)])).toBeNull();
-    // Nothing was read yet.
+    // Nothing was prefilled yet.
     const unread = row(0);
     expect(read([childOf(unread), childOf(unread)])).toBeNull();
   });
 
-  it("tells each generation's columns once", () => {
+  it("lists each ancestor's columns once", () => {
     const root = row(10);
     const [left, right] = [childOf(root), childOf(root)];
     left.extend(7);
@@ -56,7 +56,7 @@ describe("sharedColumns", () => {
     });
   });
 
-  it("no longer tells what a row has given up", () => {
+  it("omits columns that a row has discarded", () => {
     const parent = row(12);
     const [one, other] = [childOf(parent), childOf(parent)];
     expect(read([one, other])!.pieces[0]).toEqual([0, 0, 12, 0, 2]);
@@ -66,7 +66,7 @@ describe("sharedColumns", () => {
     expect(read([one, other])).toBeNull();
   });
 
-  it("tells every column of every row once, whatever happened to the rows", () => {
+  it("lists every column of every row once after any sequence of operations", () => {
     fc.assert(
       fc.property(
         fc.array(

@@ -38,7 +38,7 @@ const tokenizer: TokenDecoder = {
   decode: (ids) => new TextDecoder().decode(Uint8Array.from(ids.flatMap((id) => [...bytes[id]!]))),
 };
 
-/** Feeds ids one by one, as decoding does. */
+/** Feeds ids one by one, like decoding. */
 function run(ids: readonly number[], stops: readonly string[]) {
   const detector = new StopDetector(tokenizer, stops);
   for (let count = 1; count <= ids.length; count += 1) {
@@ -53,7 +53,7 @@ describe("StopDetector", () => {
     expect(run([a, b, line, a], ["\n"])).toEqual({ kept: 2, text: "ab", heard: 3 });
   });
 
-  it("finds a stop string across the borders of tokens, at the token that completes it", () => {
+  it("finds a stop string across token boundaries, at the token that completes it", () => {
     expect(run([a, line, user, b], ["\nUser:"])).toEqual({ kept: 1, text: "a", heard: 3 });
     expect(run([a, lineUser, b, lineUser, colon, b], ["\nUser:"])).toEqual({
       kept: 3,
@@ -62,7 +62,7 @@ describe("StopDetector", () => {
     });
   });
 
-  it("drops a token that holds the stop string's beginning and something before it as a whole", () => {
+  it("drops a whole token that contains the start of the stop string and text before it", () => {
     expect(run([a, dotLine, b], ["\n"])).toEqual({ kept: 1, text: "a", heard: 2 });
     expect(run([a, dotLine, line], ["\n\n"])).toEqual({ kept: 1, text: "a", heard: 3 });
     expect(run([dotLine], ["\n"])).toEqual({ kept: 0, text: "", heard: 1 });
@@ -73,13 +73,13 @@ describe("StopDetector", () => {
     expect(run([a, b, lineUser, colon], ["User:", "\nUser:"])).toEqual({ kept: 2, text: "ab", heard: 4 });
   });
 
-  it("keeps characters that are made of several tokens whole", () => {
+  it("keeps characters of several tokens whole", () => {
     expect(run([a, fireStart, fireEnd, line], ["\n"])).toEqual({ kept: 3, text: "a🔥", heard: 4 });
     expect(run([a, fireStart, fireEnd, b], ["🔥"])).toEqual({ kept: 1, text: "a", heard: 3 });
     expect(run([sun, a, sun, b], ["a日"])).toEqual({ kept: 1, text: "日", heard: 3 });
   });
 
-  it("keeps tokens without text before the stop string, sees it across them, and goes on without any", () => {
+  it("keeps tokens without text before the stop string, finds it across them, and handles texts without it", () => {
     expect(run([a, special, line], ["\n"])).toEqual({ kept: 2, text: "a", heard: 3 });
     const silent = Array.from({ length: 200 }, () => special);
     expect(run([a, lineUser, ...silent, colon], ["\nUser:"])).toEqual({ kept: 1, text: "a", heard: 203 });
@@ -87,7 +87,7 @@ describe("StopDetector", () => {
     expect(run([a, line], [])).toBeNull();
   });
 
-  it("always: ids kept decode to the text, which lies before the stop string, and no longer run of tokens does", () => {
+  it("always keeps the longest run of ids that decodes to a text before the stop string", () => {
     const token = fc.integer({ min: 0, max: bytes.length - 1 });
     const stop = fc.constantFrom("\n", "\n\n", "\nUser:", "ab", "🔥", "日\n", "b.");
     fc.assert(

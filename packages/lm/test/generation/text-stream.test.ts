@@ -21,13 +21,13 @@ describe.each(codecs)("a stream of text with $name", ({ codec, tokenizer }) => {
     fc.array(fc.integer({ min: 0, max: tokenizer.vocabSize - 1 }), { maxLength: 10 }),
   );
 
-  it("joined, the pieces are the text of all ids", () => {
+  it("gives pieces that join to the text of all ids", () => {
     fc.assert(
       fc.property(ids, (sampled) => {
         const stream = new TextStream(codec);
         const text = decodeText(codec, sampled);
         let told = sampled.map((id) => stream.push(id)).join("");
-        // Ids that are no characters may be decoded otherwise once others follow.
+        // Ids that are not complete characters may be decoded differently once others follow.
         fc.pre(!text.includes("\uFFFD"));
         expect(text.startsWith(told)).toBe(true);
         told += stream.end(text);
@@ -38,10 +38,10 @@ describe.each(codecs)("a stream of text with $name", ({ codec, tokenizer }) => {
     );
   });
 
-  it.each([false, true])("never tells what a stop string cuts off (within tokens: %s)", (withinTokens) => {
+  it.each([false, true])("never emits what a stop string cuts off (within tokens: %s)", (withinTokens) => {
     const given = fc.oneof(
       fc.constant(["\nUser", "you f", "two  th", "😀", "天气"]),
-      // Any part of the text, at whatever place within a token.
+      // Any part of the text, at any position within a token.
       fc.array(fc.string({ unit: "grapheme", minLength: 1, maxLength: 2 }), { minLength: 1, maxLength: 3 }),
       fc.constantFrom([" "], ["o"], ["l", "n"], ["\n"], ["e"], ["天"]),
     );
@@ -67,7 +67,7 @@ describe.each(codecs)("a stream of text with $name", ({ codec, tokenizer }) => {
   });
 });
 
-it("tells complete characters at once and holds incomplete ones back", () => {
+it("emits complete characters at once and holds incomplete ones back", () => {
   const pieces = new Map([
     [1, [0xf0, 0x9f]],
     [2, [0x98, 0x80]],

@@ -2,7 +2,7 @@
 
     python packages/lm/test/golden/check_saved.py FOLDER
 
-Ends with status 1 where any differs by more than 2e-4.
+Exits with status 1 if any differs by more than 2e-4.
 """
 
 import json

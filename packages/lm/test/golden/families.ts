@@ -8,13 +8,13 @@ interface GoldenTokenizer {
   chat?: { messages: ChatMessage[]; addGenerationPrompt: boolean; text: string }[];
 }
 
-/** What transformers computes from a causal model that make_families.py made. */
+/** transformers' results for a causal model made by make_families.py. */
 export interface GoldenCausal extends GoldenTokenizer {
   pairs: { contextIds: number[]; continuationIds: number[]; logprobs: number[] }[];
   greedy: { ids: number[]; greedy: number[] }[];
 }
 
-/** Likewise from a classifier. */
+/** The same for a classifier. */
 export interface GoldenClassifier extends GoldenTokenizer {
   maxLength: number;
   rows: { text: string; ids: number[]; logits: number[] }[];

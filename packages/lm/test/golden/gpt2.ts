@@ -1,10 +1,10 @@
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 
-/** The checkpoint that make_gpt2.py made. */
+/** The checkpoint made by make_gpt2.py. */
 export const goldenFolder = fileURLToPath(new URL("gpt2", import.meta.url));
 
-/** What transformers computes from it. */
+/** transformers' results for it. */
 export interface Golden {
   window: number;
   endId: number;

@@ -1,4 +1,4 @@
-/** What make_gradients.py had transformers compute. */
+/** Values computed by transformers in make_gradients.py. */
 import { readFileSync } from "node:fs";
 import type { Tensor } from "@astra-rl/torch";
 import type { ScoredRow } from "../../src/logprobs.js";
@@ -30,7 +30,7 @@ export function summary(gradient: Tensor): Summary {
   return [Math.hypot(...values), along(1), along(2)];
 }
 
-/** The largest difference, as a share of the gradient's norm. */
+/** The largest difference, relative to the gradient's norm. */
 export function difference(found: Summary, expected: Summary): number {
   return Math.max(...found.map((value, at) => Math.abs(value - expected[at]!))) / expected[0];
 }

@@ -1,4 +1,4 @@
-"""Token ids that transformers gives for conversations, with the beginning of the assistant's answer.
+"""Token ids of transformers for conversations, including the beginning of the assistant's answer.
 
     python3 make_chat_ids.py            (transformers 5.18; the version is written beside the values)
 

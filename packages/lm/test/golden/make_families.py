@@ -20,7 +20,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 ONLY = set(sys.argv[1:])
 HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "families")
 
-# Text of our own; only there to give the tokenizers something to merge.
+# Original text, only used to train the tokenizers' merges.
 CORPUS = [
     "The morning train was late again, and nobody on the platform knew why.",
     "She planted tomatoes, beans and 3 rows of carrots behind the old shed in 2021.",
@@ -315,7 +315,7 @@ def causal(name, config, tokenizer, seed, change=None, shard=None, storage=torch
     folder = save(name, model, tokenizer, shard, storage)
     if change:
         rewrite_config(folder, change)
-    # What AutoTokenizer makes of the folder: its class depends on the kind of model, too.
+    # The class that AutoTokenizer selects for the folder also depends on the model type.
     read = transformers.AutoTokenizer.from_pretrained(folder)
     values = {"tokenizer": tokenizer_values(read), **causal_values(folder, tokenizer)}
     if chat:

@@ -1,4 +1,4 @@
-"""Makes the committed GPT-2 golden checkpoint and the numbers that transformers computes from it.
+"""Creates the committed GPT-2 golden checkpoint and transformers' results for it.
 
     python packages/lm/test/golden/make_gpt2.py
 
@@ -117,7 +117,7 @@ def make_model(vocab_size: int, end: int) -> transformers.GPT2LMHeadModel:
         eos_token_id=end,
     )
     model = transformers.GPT2LMHeadModel(config).eval()
-    # Weights far from their initial values, biases and norms included: every one of them must count in the numbers.
+    # Weights far from their initial values, biases and norms included, so that each of them affects the numbers.
     generator = torch.Generator().manual_seed(SEED)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -143,7 +143,7 @@ def log_probabilities(model, context: list[int], continuation: list[int], end: i
 
 
 def greedy(model, prompt: list[int], new_tokens: int, end: int) -> tuple[list[int], float]:
-    """New ids, the end-of-text id included where it was reached, and the smallest lead of the winner over the next."""
+    """New ids, including the end-of-text id if reached, and the smallest margin between the two likeliest tokens."""
     kept = (prompt or [end])[-(WINDOW - new_tokens) :]
     out = model.generate(
         torch.tensor([kept]),

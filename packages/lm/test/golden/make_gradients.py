@@ -1,7 +1,7 @@
 """Gradients that transformers gives for every causal family, and what a low-rank update of its projections changes.
 
     python3 make_gradients.py            (torch 2.13, transformers 5.18; versions are written beside the values)
-    python3 make_gradients.py phi3       only these; the values of the others stay
+    python3 make_gradients.py phi3       only these; the others keep their values
 
 Reads the checkpoints of make_families.py and writes gradients-expected.json. Of each gradient g there are its norm and
 its products with cos(0), cos(1), cos(2), … and with cos(0), cos(2), cos(4), …; gradients are those of minus the sum of the

@@ -1,9 +1,8 @@
-"""Random templates and what Python writes for them: the language of chat templates, one construct against another.
+"""Random templates and Python's output for them: combinations of the constructs of chat templates.
 
     python3 make_jinja.py                     (transformers 5.18, Jinja2 3.1)
 
-Writes jinja-expected.json.gz. A template that Python refuses has its error instead of a text. Templates whose text has an
-address in memory are left out.
+Writes jinja-expected.json.gz. A template that Python refuses has its error instead of a text. Templates whose output contains a memory address are omitted.
 """
 
 import copy

@@ -68,7 +68,7 @@ def processors(case: dict, prompt_length: int) -> LogitsProcessorList:
 def main() -> None:
     generator = torch.Generator().manual_seed(SEED)
     logits = 3 * torch.randn(ROWS, VOCABULARY, generator=generator)
-    # A likely end id, so that holding it back shows.
+    # A likely end id, so that suppressing it has an effect.
     logits[:, END[0]] += 4
     seen = torch.randint(0, VOCABULARY, (ROWS, 8), generator=generator)
     cases = []

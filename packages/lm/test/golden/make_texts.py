@@ -1,8 +1,7 @@
-"""What transformers does with texts: ids with whatever a tokenizer puts before them, log-probabilities behind them, greedy
-continuations. Over GPT-2 and the causal families that make_gpt2.py and make_families.py made; nothing is downloaded.
+"""transformers' results for texts: ids with the tokenizer's prefix, log-probabilities of continuations, greedy continuations. Over GPT-2 and the causal families that make_gpt2.py and make_families.py made; nothing is downloaded.
 
     python3 make_texts.py               (torch 2.13, transformers 5.18; versions are written beside the values)
-    python3 make_texts.py phi3 olmo2    only these; the values of the others stay
+    python3 make_texts.py phi3 olmo2    only these; the others keep their values
 
 Writes texts-expected.json.
 """

@@ -1,5 +1,5 @@
-"""What transformers says of every token of some rows: log-probability, entropy, and a fixed linear head on the last
-hidden state, with gradients. Writes token-outputs.json beside this file.
+"""transformers' outputs for every token of some rows: log-probability, entropy, and a fixed linear head on the last
+hidden state, with gradients. Writes token-outputs.json next to this file.
 
 Run: python3 make_token_outputs.py   (torch 2.13, transformers 5.18; versions are written beside the values)
 """
@@ -38,7 +38,7 @@ def main():
     for family in FAMILIES:
         model = transformers.AutoModelForCausalLM.from_pretrained(os.path.join(HERE, family), dtype=torch.float32).eval()
         rows = [outputs(model, *row) for row in ROWS]
-        # Weights that tell every number from every other.
+        # Weights that distinguish all numbers.
         loss = sum(
             (weight * (values * torch.tensor([math.cos(k + row) for k in range(len(values))])).sum())
             for row, each in enumerate(rows)

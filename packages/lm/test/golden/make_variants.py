@@ -1,8 +1,7 @@
-"""Log-probabilities that transformers gives for other settings in config.json: sliding windows, and what the checkpoints
-of the families do not have themselves.
+"""transformers' log-probabilities for other settings in config.json: sliding windows, and settings that the checkpoints of the families lack.
 
     python3 make_variants.py           (torch 2.13, transformers 5.18, safetensors; versions are written beside the values)
-    python3 make_variants.py phi3      only the cases of these families; the values of the others stay
+    python3 make_variants.py phi3      only the cases of these families; the others keep their values
 
 Reads the checkpoints of make_families.py and writes variants-expected.json. Each case is a family, the keys of its
 config.json that are changed (null: set to null) or removed, and how many layers there are: layer i has the weights of
@@ -146,7 +145,7 @@ CASES += [
     {"name": "YaRN", "family": "seed-oss", "changed": {"rope_parameters": NEWER}, "removed": []},
 ]
 
-# An output projection of the file's own, though config.json says that it is the embedding.
+# A separate output projection, though config.json declares it tied to the embedding.
 CASES += [
     {"name": "two tables that are said to be one", "family": family, "changed": {"tie_word_embeddings": True}, "removed": []}
     for family in ("llama2", "qwen3", "mistral", "olmo2", "gpt-neox")

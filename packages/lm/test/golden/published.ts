@@ -2,14 +2,14 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 
-/** What `pipeline("text-classification", truncation=True)` gives for one text, in the order of the labels. */
+/** Output of `pipeline("text-classification", truncation=True)` for one text, in the order of the labels. */
 export interface PublishedRow {
   text: string;
   sigmoid: number[];
   softmax: number[];
-  /** With no activation asked for. */
+  /** Without an activation. */
   default: number[];
-  /** How many the model read, special tokens included. */
+  /** Number of tokens read, including special tokens. */
   tokens: number;
 }
 

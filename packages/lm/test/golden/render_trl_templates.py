@@ -2,7 +2,7 @@
 
     python3 render_trl_templates.py           (transformers 5.18, TRL 1.13)
 
-The templates are read from the package and are not kept. trl-templates.test.ts compares.
+The templates are read from the package and not stored. trl-templates.test.ts compares.
 """
 
 import datetime

@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { goldenCausal } from "./families.js";
 import { goldenFolder } from "./gpt2.js";
 
-/** What transformers does with texts; made by make_texts.py. */
+/** transformers' results for texts; made by make_texts.py. */
 interface Texts {
   pairs: {
     context: string;

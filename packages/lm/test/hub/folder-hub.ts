@@ -13,9 +13,9 @@ export interface FolderHub {
   repositories: Map<string, Map<string, Uint8Array>>;
   /** Answers every request with this status instead; null = normal. */
   refusal: number | null;
-  /** Paths asked for, in order. */
+  /** Requested paths, in order. */
   requests: string[];
-  /** Options that reach this hub with a cache of its own. */
+  /** Options that use this hub with a separate cache. */
   options(environment?: NodeJS.ProcessEnv): HubOptions;
   close(): Promise<void>;
 }

@@ -48,7 +48,7 @@ const isListing = (request: IncomingMessage) => request.url!.startsWith("/api/mo
 const pathOf = (request: IncomingMessage) =>
   decodeURIComponent(request.url!.split(`/resolve/${COMMIT}/`)[1] ?? "");
 
-/** A hub that behaves. */
+/** A well-behaved hub. */
 const good: Handler = (request, response) => {
   if (isListing(request)) {
     response.end(JSON.stringify({ sha: COMMIT, siblings: siblings() }));
@@ -113,7 +113,7 @@ async function expectFailure(promise: Promise<unknown>): Promise<UsageError> {
 }
 
 describe("downloadModel", () => {
-  it("lays files out in the standard cache and verifies their content", async () => {
+  it("stores files in the standard cache layout and verifies their content", async () => {
     const folder = await downloadModel("owner/name", options());
     expect(folder).toBe(join(root, "models--owner--name", "snapshots", COMMIT));
     for (const [path, content] of Object.entries(files)) {
@@ -131,7 +131,7 @@ describe("downloadModel", () => {
     );
   });
 
-  it("requests nothing but the listing when all blobs are there, and nothing at all offline", async () => {
+  it("requests only the listing when all blobs are cached, and nothing offline", async () => {
     await downloadModel("owner/name", options());
     requests.length = 0;
     await downloadModel("owner/name", options());
@@ -144,14 +144,14 @@ describe("downloadModel", () => {
     expect(requests).toEqual([]);
   });
 
-  it("takes only what the selection asks for, and revisions with slashes", async () => {
+  it("downloads only the selected files, and accepts revisions with slashes", async () => {
     const folder = await downloadModel("owner/name@refs/pr/1", options({ select: () => ["config.json"] }));
     expect(readdirSync(folder)).toEqual(["config.json"]);
     expect(requests[0]!.url).toBe("/api/models/owner/name/revision/refs%2Fpr%2F1?blobs=true");
     expect(readFileSync(join(root, "models--owner--name", "refs", "refs/pr/1"), "utf8")).toBe(COMMIT);
   });
 
-  it("resumes where a dropped connection ended, as often as there is progress", async () => {
+  it("resumes after a dropped connection, as long as there is progress", async () => {
     let drops = 0;
     handler = (request, response) => {
       const start = Number(/^bytes=(\d+)-$/.exec(request.headers.range ?? "")?.[1] ?? 0);
@@ -167,7 +167,7 @@ describe("downloadModel", () => {
     const folder = await downloadModel("owner/name", options());
     expect(readFileSync(join(folder, "nested/model.safetensors")).equals(weights)).toBe(true);
     expect(drops).toBeGreaterThanOrEqual(9);
-    // Every later request asked only for what was missing.
+    // Every later request asked only for the missing bytes.
     const ranges = requests
       .filter((request) => request.url.includes("safetensors"))
       .map((request) => request.range);
@@ -246,7 +246,7 @@ describe("downloadModel", () => {
     [403, {}, /gated: accept its conditions/],
     [404, {}, /does not exist: check the spelling/],
     [500, {}, /answered 500 \(5 attempts\)/],
-  ])("says what to do on %i", async (status, headers, expected) => {
+  ])("says what to do on status %i", async (status, headers, expected) => {
     handler = (_request, response) => void response.writeHead(status, headers).end("{}");
     const error = await expectFailure(
       downloadModel("owner/name", options({}, { HF_TOKEN: status === 401 ? "" : TOKEN })),
@@ -254,7 +254,7 @@ describe("downloadModel", () => {
     expect(error.message).toMatch(expected);
   });
 
-  it("waits as long as a 429 asks, and not for hours", async () => {
+  it("waits as long as a 429 requests, but not for hours", async () => {
     let refused = 0;
     handler = (request, response) => {
       if (refused++ > 0) return good(request, response);
@@ -266,7 +266,7 @@ describe("downloadModel", () => {
     expect(error.message).toMatch(/429 and asks to wait 7200 s/);
   });
 
-  it("sends the token to the hub, never to the storage host that it redirects to", async () => {
+  it("sends the token to the hub only, not to the storage host that it redirects to", async () => {
     const seen: (string | undefined)[] = [];
     const storage = createServer((request, response) => {
       seen.push(request.headers.authorization);
@@ -286,7 +286,7 @@ describe("downloadModel", () => {
     expect(requests.every((request) => request.authorization === `Bearer ${TOKEN}`)).toBe(true);
   });
 
-  it("falls back to the cached copy when the hub cannot be reached, and says so", async () => {
+  it("falls back to the cached copy with a warning when the hub cannot be reached", async () => {
     const folder = await downloadModel("owner/name", options());
     handler = (request) => void request.socket.destroy();
     const warnings: string[] = [];
@@ -326,7 +326,7 @@ describe("downloadModel", () => {
     expect((await expectFailure(downloadModel("owner/name", options()))).message).toMatch(/malformed/);
   });
 
-  it("two downloads at once bring each blob once", async () => {
+  it("two concurrent downloads transfer each blob once", async () => {
     await Promise.all([downloadModel("owner/name", options()), downloadModel("owner/name", options())]);
     expect(requests.filter((request) => request.url.includes("safetensors"))).toHaveLength(1);
   });
@@ -380,14 +380,14 @@ describe("a listing of a hostile hub", () => {
     expect(everything(root)).toEqual([]);
   });
 
-  it("names a file that has too long a name", async () => {
+  it("is refused if a file name is too long", async () => {
     const name = "x".repeat(300);
     expect(await refusal(listing(content, name))).toMatch(/"x{300}" .* its name is too long/);
     const deep = Array(60).fill("y".repeat(100)).join("/");
     expect(await refusal(listing(content, deep))).toMatch(/its name is too long/);
   });
 
-  it("may have names as long as the file system takes", async () => {
+  it("may contain names as long as the file system allows", async () => {
     handler = listing(content, "x".repeat(255));
     const folder = await downloadModel("owner/name", options());
     expect(readdirSync(folder)).toEqual(["x".repeat(255)]);
@@ -403,20 +403,20 @@ describe("a listing of a hostile hub", () => {
     );
   });
 
-  it("may not name a file that an earlier listing made a folder, or the other way round", async () => {
+  it("may not name a file that an earlier listing made a folder, or vice versa", async () => {
     handler = listing(content, "a");
     await downloadModel("owner/name", options());
-    expect(await refusal(listing(content, "a/b"))).toMatch(/the file "a\/b" .* in the way/);
+    expect(await refusal(listing(content, "a/b"))).toMatch(/the file "a\/b" .* has that name/);
     handler = listing(content, "c/d");
     await downloadModel("owner/name", options());
-    expect(await refusal(listing(content, "c"))).toMatch(/the file "c" .* in the way/);
+    expect(await refusal(listing(content, "c"))).toMatch(/the file "c" .* has that name/);
   });
 
   it("may not name a file twice", async () => {
     expect(await refusal(listing(content, "a", "a"))).toMatch(/"a" is listed twice/);
   });
 
-  it("may not name two files that are one where capital letters are small ones", () => {
+  it("may not name two files that differ only in case on a file system that ignores case", () => {
     expect(() =>
       checkDistinctPaths({ kind: "model", id: "owner/name" }, ["README.md", "readme.md"], {
         ignoreCase: true,
@@ -430,7 +430,7 @@ describe("a listing of a hostile hub", () => {
     });
   });
 
-  it("is not followed through links that lead out of the cache, or nowhere", async () => {
+  it("does not make files be written through links out of the cache, or broken ones", async () => {
     handler = listing(content, "a/b");
     const folder = await downloadModel("owner/name", options());
     const outside = mkdtempSync(join(tmpdir(), "hub-outside-"));
@@ -441,22 +441,22 @@ describe("a listing of a hostile hub", () => {
     rmSync(outside, { recursive: true });
     rmSync(join(folder, "a"));
     symlinkSync("a", join(folder, "a"));
-    expect(await refusal(listing(content, "a/b"))).toMatch(/"a\/b" .* in the way/);
+    expect(await refusal(listing(content, "a/b"))).toMatch(/"a\/b" .* has that name/);
   });
 
-  it("whose checksums are wrong is named", async () => {
+  it("with wrong checksums is refused by name", async () => {
     const wrong = { rfilename: "a", size: content.length, blobId: "0".repeat(40) };
     expect(await refusal(listing(content, wrong))).toMatch(/"a" does not match its checksum .*, twice/);
   });
 
-  it("may not answer for another commit than the one that was asked for", async () => {
+  it("may not be that of another commit than the requested one", async () => {
     const other = "f".repeat(40);
     expect(await refusal(listing(content, "a"), { revision: other })).toMatch(
-      /"sha" must be the commit that was asked for/,
+      /"sha" must be the requested commit/,
     );
   });
 
-  it("may not have a file so large read whole before it is known", async () => {
+  it("may not cause a huge file to be read into memory", async () => {
     const large = { rfilename: "index.json", size: 2 ** 40, blobId: "0".repeat(40) };
     const select = async (paths: readonly string[], read: (path: string) => Promise<Uint8Array>) => {
       await read("index.json");
@@ -465,7 +465,7 @@ describe("a listing of a hostile hub", () => {
     expect(await refusal(listing(content, large), { select })).toMatch(/"index\.json" must have at most/);
   });
 
-  it("is not read without end", async () => {
+  it("is not read beyond a size limit", async () => {
     const endless: Handler = (_, response) => {
       const chunk = Buffer.alloc(2 ** 20, 0x20);
       let sent = 0;
@@ -479,11 +479,11 @@ describe("a listing of a hostile hub", () => {
     expect(await refusal(endless)).toMatch(/more than 67108864 bytes/);
   });
 
-  it("may name a revision that is a folder of others in the cache", async () => {
+  it("may use a revision that is a folder of others in the cache", async () => {
     handler = good;
     await downloadModel("owner/name@a/b", options());
     expect(await refusal(good, { revision: "a" })).toMatch(
-      /the revision "a" cannot be noted in the cache: .*in the way/,
+      /the revision "a" cannot be recorded in the cache: .*has that name/,
     );
     const offline = options({ revision: "a" }, { HF_HUB_OFFLINE: "1" });
     await expect(downloadModel("owner/name", offline)).rejects.toThrow(/is not in the cache/);
@@ -494,7 +494,7 @@ describe("parseModelId", () => {
   it.each(["gpt2", "openai-community/gpt2", "meta-llama/Llama-3.2-1B"])("accepts %s", (id) => {
     expect(parseModelId(id)).toEqual({ modelId: id, revision: null });
   });
-  it("splits the revision off", () => {
+  it("splits off the revision", () => {
     expect(parseModelId("a/b@refs/pr/3")).toEqual({ modelId: "a/b", revision: "refs/pr/3" });
   });
   it.each(["", "/a", "a/b/c", "../a", "a/..", "a/b@", "a/b@../c", "./folder", "a b", "a--b/c"])(

@@ -242,7 +242,7 @@ describe("a value head", () => {
     bytes[bytes.length - 1]! ^= 1;
     writeFileSync(file, bytes);
     await expect(system.restoreTester(saved)).rejects.toThrow(
-      /value_head.safetensors: is not what was written/u,
+      /value_head.safetensors: does not match its recorded checksum/u,
     );
 
     rmSync(join(saved, "SHA256SUMS"));

@@ -10,8 +10,8 @@ const char* instructionSetName() { return astraIsaName(isa()); }
 
 bool multipliesBfloat16() { return astraMultipliesBfloat16(isa()); }
 
-// libtorch hands bfloat16 products to oneDNN by what the processor has; where ASTRA_ISA keeps oneDNN from using it, oneDNN
-// would refuse them.
+// libtorch passes bfloat16 products to oneDNN depending on the processor; if ASTRA_ISA prevents oneDNN from using its
+// instructions, oneDNN would refuse them.
 void keepLibtorchWithinInstructionSet() {
   if (isa() < kIsaAvx512 && astraMachineIsa(0) >= kIsaAvx512) at::globalContext().setUserEnabledMkldnn(false);
 }

@@ -1,4 +1,4 @@
-// What the rest of the addon may know of the instruction set that the kernels use.
+// Interface of the rest of the addon to the kernels' instruction set.
 #pragma once
 
 namespace astra {
@@ -9,7 +9,7 @@ const char* instructionSetName();
 // Whether the processor multiplies bfloat16 numbers without widening them.
 bool multipliesBfloat16();
 
-// Keeps libtorch from instructions that ASTRA_ISA excludes.
+// Prevents libtorch from using instructions that ASTRA_ISA excludes.
 void keepLibtorchWithinInstructionSet();
 
 }  // namespace astra

@@ -1,5 +1,7 @@
-/* Which instruction set this process computes with: what the processor and the kernel allow, or less where ASTRA_ISA asks
- * for less. The one place that decides it; C, because preload.c tells the libraries before the addon is loaded. */
+/*
+ * The instruction set of this process: what the processor and the kernel allow, or less if set by ASTRA_ISA. This is
+ * the only place that decides it; in C, because preload.c configures the libraries before the addon is loaded.
+ */
 #pragma once
 
 #include <stdint.h>
@@ -15,19 +17,19 @@
 #include <sys/auxv.h>
 #endif
 
-/* Tiles need a compiler that knows them. */
+/* Tiles need a compiler that supports them. */
 #if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && (__GNUC__ >= 11 || defined(__clang__))
 #define ASTRA_TILES 1
-/* Defined by the library that stands for tiles in tests, where the processor has none. */
+/* Defined by the library that emulates tiles in tests, on processors without them. */
 #ifdef __cplusplus
 extern "C"
 #endif
     __attribute__((weak, visibility("default"))) int astraTilesAreEmulated(void);
 #endif
 
-/* Each holds all that stands before it. On processors other than x86-64 there is the first only. */
+/* Each includes all before it. Processors other than x86-64 have only the first. */
 enum AstraIsa {
-  kIsaBaseline,   /* what the compiler takes for granted */
+  kIsaBaseline,   /* the compiler's default */
   kIsaAvx2,       /* x86-64-v3: AVX2, FMA, F16C, BMI */
   kIsaAvx512,     /* x86-64-v4: AVX-512 F, BW, CD, DQ, VL */
   kIsaAvx512Bf16, /* products of bfloat16 pairs: AVX512-BF16 */
@@ -48,7 +50,7 @@ static inline int astraIsaNamed(const char* name) {
   return kIsaUnknown;
 }
 
-/* What the machine has. With `tiles` the kernel is asked for permission to use them, which lasts. */
+/* The machine's instruction set. With `tiles` the kernel is asked for permission to use them, which is permanent. */
 static inline int astraMachineIsa(int tiles) {
 #if defined(__x86_64__)
   unsigned a = 0, b = 0, c = 0, d = 0, extended = 0;
@@ -83,7 +85,7 @@ static inline int astraMachineIsa(int tiles) {
 }
 
 /* Whether products of bfloat16 pairs are faster than float32's: twice as fast on AMD's processors, half as fast on Intel's,
- * measured on one of each. Intel's take them where they are asked for by name. */
+ * measured on one of each. On Intel's they are used only if requested by name. */
 static inline int astraPairsAreFast(void) {
 #if defined(__x86_64__)
   unsigned a = 0, b = 0, c = 0, d = 0;
@@ -93,7 +95,7 @@ static inline int astraPairsAreFast(void) {
 #endif
 }
 
-/* What is in force; kIsaUnknown where ASTRA_ISA names no instruction set, or one that the machine has not. */
+/* The instruction set in use; kIsaUnknown if ASTRA_ISA names no instruction set, or one that the machine lacks. */
 static inline int astraIsaInForce(void) {
   const char* wanted = getenv("ASTRA_ISA");
   if (wanted == NULL || wanted[0] == '\0') {
@@ -101,11 +103,11 @@ static inline int astraIsaInForce(void) {
     return machine == kIsaAvx512Bf16 && !astraPairsAreFast() ? kIsaAvx512 : machine;
   }
   const int named = astraIsaNamed(wanted);
-  /* Tiles that are not wanted are not asked for: the permission would hold for libtorch, too. */
+  /* Permission for unwanted tiles is not requested: it would also apply to libtorch. */
   return named <= astraMachineIsa(named == kIsaAmx) ? named : kIsaUnknown;
 }
 
-/* Whether bfloat16 numbers are multiplied as they are. */
+/* Whether bfloat16 numbers are multiplied natively. */
 static inline int astraMultipliesBfloat16(int isa) {
 #if defined(__aarch64__) && defined(__linux__)
   (void)isa;
@@ -118,7 +120,7 @@ static inline int astraMultipliesBfloat16(int isa) {
 #ifdef __cplusplus
 namespace astra {
 
-// Never unknown: the addon is not loaded then.
+// Never unknown: the addon would not be loaded.
 inline int isa() {
   static const int inForce = astraIsaInForce();
   return inForce;
@@ -127,7 +129,7 @@ inline int isa() {
 // Whether the processor multiplies bfloat16 tiles (Intel AMX) and the kernel lets this process use them.
 inline bool hasTiles() { return isa() == kIsaAmx; }
 
-// Whether the kernels that are written for tiles apply: without them, vectors of bfloat16 pairs stand for tiles.
+// Whether the kernels written for tiles apply: without tiles, vectors of bfloat16 pairs replace them.
 inline bool mayUseTiles() { return isa() >= kIsaAvx512Bf16; }
 
 }  // namespace astra

@@ -27,7 +27,7 @@ static napi_value setVariable(napi_env env, napi_callback_info info) {
   return result;
 }
 
-/* instructionSets(): [what is in force, or "unknown" where ASTRA_ISA cannot be met; what the machine has]. */
+/* instructionSets(): [the one in use, or "unknown" if ASTRA_ISA cannot be satisfied; the machine's]. */
 static napi_value instructionSets(napi_env env, napi_callback_info info) {
   napi_value pair = NULL;
   if (napi_create_array(env, &pair) != napi_ok) return NULL;
@@ -58,7 +58,7 @@ static napi_value load(napi_env env, napi_callback_info info) {
   return result;
 }
 
-/* pauseNanoseconds(): what one turn of the loop takes in which GNU's OpenMP waits for work. */
+/* pauseNanoseconds(): duration of one iteration of the loop in which GNU's OpenMP waits for work. */
 static napi_value pauseNanoseconds(napi_env env, napi_callback_info info) {
   enum { kTurns = 500, kTries = 8 };
   volatile int awaited = 0;
@@ -77,7 +77,7 @@ static napi_value pauseNanoseconds(napi_env env, napi_callback_info info) {
     }
     clock_gettime(CLOCK_MONOTONIC, &after);
     const double taken = ((double)(after.tv_sec - before.tv_sec) * 1e9 + (double)(after.tv_nsec - before.tv_nsec)) / kTurns;
-    /* Something else may have had the processor meanwhile. */
+    /* Another process may have used the processor meanwhile. */
     if (attempt == 0 || taken < least) least = taken;
   }
   napi_create_double(env, least, &result);

@@ -1,6 +1,6 @@
-// Intel's tiles (AMX): 16 × 16 sums of products of bfloat16 pairs in one instruction. ASTRA_TILES is defined where the
-// compiler knows them; whether the processor does is asked at run time. Where it multiplies vectors of such pairs only
-// (AVX512-BF16), addPairs() does what tiles do, with operands laid out for them.
+// Intel's tiles (AMX): 16 × 16 sums of products of bfloat16 pairs in one instruction. ASTRA_TILES is defined if the
+// compiler supports them; the processor is checked at run time. If it only multiplies vectors of such pairs
+// (AVX512-BF16), addPairs() replaces tiles, with operands in their layout.
 #pragma once
 
 #include "kernels/isa.h"
@@ -24,8 +24,8 @@ struct alignas(64) TileConfiguration {
   uint8_t rows[16] = {};
 };
 
-// Tiles 0 … 4 have `lines` rows (sums, and a piece of what has so many lines), 5 … 7 all. For the length of its life:
-// oneDNN's kernels run on the same threads and find their own configuration again.
+// Tiles 0 … 4 have `lines` rows (sums, and a piece of what has so many lines), 5 … 7 all. For the lifetime of this
+// object: oneDNN's kernels run on the same threads, and their configuration is restored.
 class TileScope {
  public:
   ASTRA_TILE_CODE explicit TileScope(int lines) {
@@ -53,7 +53,7 @@ class TileScope {
   TileScope& operator=(const TileScope&) = delete;
 
  private:
-  // GCC 12 takes a configuration for 8 bytes long and might leave out what is stored beyond them.
+  // GCC 12 assumes that a configuration is 8 bytes long and might omit stores beyond them.
   static void isReadOrWritten(TileConfiguration* configuration) { asm volatile("" : : "r"(configuration) : "memory"); }
 
   TileConfiguration before_;
@@ -74,7 +74,8 @@ struct Sums {
   int64_t line, group;
 };
 
-// Adds the products of L lines with G groups of columns, L · G ≤ 24. Each sum is added to pair by pair, whatever L and G.
+// Adds the products of L lines with G groups of columns, L · G ≤ 24. Each sum is accumulated pair by pair, for any L
+// and G.
 template <int L, int G>
 ASTRA_TILE_INLINE void addPairs(const Left& left, const Right& right, int64_t steps, bool begin, const Sums& to) {
   __m512 sums[L][G] = {};
@@ -123,20 +124,20 @@ ASTRA_TILE_INLINE void addPairsOfPanels(const Left& left, const Right& right, in
   }
 }
 
-// Numbers of one and of another vector in turn, as pairs of a tile.
+// Alternating numbers of two vectors, as pairs of a tile.
 alignas(64) inline constexpr uint16_t kInterleaved[32] = {
     0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
     8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31,
 };
 
-// 16 bfloat16 numbers, 0 where the mask leaves one out.
+// 16 bfloat16 numbers, 0 where masked out.
 ASTRA_TILE_INLINE __m512 loadWide(const uint16_t* from, __mmask16 mask) {
   const __m256i stored = _mm256_maskz_loadu_epi16(mask, from);
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(stored), 16));
 }
 
-// 2^x, to 3e-6 of itself; 0 where it would be subnormal. Of all series of four terms and 1, the greatest error of this
-// one within ±1/2 is the least.
+// 2^x, with a relative error of 3e-6; 0 where it would be subnormal. The polynomial with four terms and 1 that
+// minimizes the maximum error within ±1/2.
 ASTRA_TILE_INLINE __m512 powerOf2(__m512 x) {
   const __mmask16 normal = _mm512_cmp_ps_mask(x, _mm512_set1_ps(-126.0f), _CMP_NLT_UQ);
   const __m512 rounding = _mm512_set1_ps(12582912.0f);

@@ -8,7 +8,7 @@
 #include "kernels/isa.h"
 
 // O3, because at O2 loops of unknown length are not vectorised; the width is chosen by the instruction set in force.
-// AVX-512 without its part for 16-bit numbers would be slower than AVX2. Products and sums are rounded apart, so that
+// AVX-512 without its 16-bit extension would be slower than AVX2. Products and sums are rounded separately, so that
 // results are the same on every machine.
 //
 //   ASTRA_VECTOR_LOOP(void, twice, (Number* numbers, int64_t count), (numbers, count)) { … }
@@ -53,7 +53,7 @@
 #define ASTRA_PRODUCT_LOOP(Result, name, parameters, arguments) \
   ASTRA_LOOP("fp-contract=fast", Result, name, parameters, arguments)
 
-// Part of the loop that calls it, and compiled as that is.
+// Inlined into the calling loop, and compiled with its options.
 #if defined(__GNUC__)
 #define ASTRA_INLINE inline __attribute__((always_inline))
 #else
@@ -62,7 +62,7 @@
 
 namespace astra {
 
-// Compilers take several registers for one where the processor's are shorter.
+// Compilers use several registers for one if the processor's are shorter.
 template <int VL>
 struct Vector {
   typedef float Floats __attribute__((vector_size(4 * VL)));
@@ -70,7 +70,7 @@ struct Vector {
   typedef uint16_t Halves __attribute__((vector_size(2 * VL)));
 };
 
-// From anywhere in memory.
+// From any alignment.
 template <typename Register>
 ASTRA_INLINE Register load(const void* from) {
   Register result;
@@ -106,7 +106,7 @@ ASTRA_INLINE typename Vector<VL>::Floats sumsOf(const typename Vector<VL>::Float
   }
 }
 
-// The sums of all lanes of some vectors. Lanes are added by halves, whatever the number of vectors.
+// The sums of all lanes of some vectors. Lanes are added by halves, for any number of vectors.
 template <int VL, int count>
 ASTRA_INLINE void sumLanes(const typename Vector<VL>::Floats* vectors, float* to) {
   constexpr int together = count >= VL ? VL : count >= VL / 2 ? VL / 2 : VL / 4;
@@ -117,8 +117,9 @@ ASTRA_INLINE void sumLanes(const typename Vector<VL>::Floats* vectors, float* to
   if constexpr (count > together) sumLanes<VL, count - together>(vectors + together, to + together);
 }
 
-// Calls `work(from, to)` for one piece of [0, count) after another, and asks the caches meanwhile for what is read and written of
-// the arrays two pieces later: of loops that compute much, processors see too little ahead to hide the memory's latency.
+// Calls `work(from, to)` for one piece of [0, count) after another, and prefetches the parts of the arrays that are
+// read and written two pieces later: in loops with much computation, processors do not look far enough ahead to hide
+// the memory latency.
 template <typename Work, typename Number, typename... More>
 ASTRA_INLINE void fetchingAhead(int64_t count, const Work& work, const Number* first, const More*... more) {
   constexpr int64_t piece = 256, line = 64 / sizeof(Number);
@@ -141,7 +142,7 @@ inline float widen(uint16_t bits) {
 // For loops over numbers of either type.
 inline float widen(float value) { return value; }
 
-// As many numbers as a register holds, in float32.
+// As many numbers as a register holds in float32.
 template <int VL, typename Number>
 ASTRA_INLINE typename Vector<VL>::Floats widened(const Number* from) {
   using Halves = typename Vector<VL>::Halves;
@@ -166,8 +167,8 @@ inline uint16_t narrow(float value) {
 inline void store(float value, uint16_t& to) { to = narrow(value); }
 inline void store(float value, float& to) { to = value; }
 
-// e^x for |x| ≤ 87, to 2e-7 of itself: x = n·ln 2 + f with |f| ≤ ln 2 / 2, e^f by its series. No call and no choice
-// inside, so that loops over it are vectorised.
+// e^x for |x| ≤ 87, with a relative error of 2e-7: x = n·ln 2 + f with |f| ≤ ln 2 / 2, e^f by its series. Without calls
+// and branches, so that loops over it are vectorised.
 inline float exponentialWithin(float x) {
   const float n = (x * 1.44269504f + 12582912.0f) - 12582912.0f;  // to the nearest integer
   const float f = (x - n * 0.693359375f) + n * 2.12194440e-4f;
@@ -197,7 +198,7 @@ ASTRA_VECTOR_LOOP(float, greatestOf, (const float* __restrict scores, int64_t co
   return greatest;
 }
 
-// Scores, none above `greatest`, to weights of a softmax that their sum, which is returned, has not divided yet.
+// Converts scores, none above `greatest`, to softmax weights that are not yet divided by their sum, which is returned.
 ASTRA_PRODUCT_LOOP(float, weigh, (float* __restrict scores, int64_t count, float greatest), (scores, count, greatest)) {
   float total = 0;
 #pragma omp simd reduction(+ : total)

@@ -1,9 +1,9 @@
 import { execute, onPath } from "./command.mjs";
 
 /**
- * How apt-get may be called here: as root, through a sudo that asks nothing, or not at all.
+ * How apt-get can be called here: as root, through sudo without a password, or not at all.
  *
- * @returns {{ command: readonly string[] | null, why: string }} `why` says, as half a sentence, why it may not
+ * @returns {{ command: readonly string[] | null, why: string }} `why`: the reason why it cannot, as a clause
  */
 export function aptAccess() {
   const aptGet = onPath("apt-get");
@@ -18,8 +18,8 @@ export function aptAccess() {
 }
 
 /**
- * Installs Debian packages without the recommended ones, refreshing the package lists only when they lack one of
- * them or are too old to serve it.
+ * Installs Debian packages without the recommended ones, updating the package lists only if they lack one of them or
+ * are too old.
  *
  * @param {readonly string[]} packages
  * @param {(line: string) => void} say
@@ -29,7 +29,7 @@ export function aptInstall(packages, say) {
   const { command, why } = aptAccess();
   if (command === null) return { ok: false, why };
   const [program, ...prefix] = command;
-  // sudo drops the environment, so that the setting travels as an argument there.
+  // sudo drops the environment, so the setting is passed as an argument.
   const env = { DEBIAN_FRONTEND: "noninteractive" };
   const apt = (...args) =>
     execute(program, [...prefix, "-o", "Dpkg::Use-Pty=0", "-o", "DPkg::Lock::Timeout=120", ...args], { env });

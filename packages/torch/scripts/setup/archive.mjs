@@ -16,7 +16,7 @@ import { pipeline } from "node:stream/promises";
 import { createInflateRaw } from "node:zlib";
 
 /**
- * The official CPU archive. The checksum is the one that CP2K's tool chain publishes for the same file.
+ * The official CPU archive. The checksum is the one published by CP2K's tool chain for the same file.
  * Both can be replaced through ASTRA_RL_LIBTORCH_URL and ASTRA_RL_LIBTORCH_SHA256 (a mirror, another version).
  */
 const OFFICIAL = {
@@ -45,7 +45,7 @@ export function archiveSource(environment = process.env) {
 }
 
 /**
- * Fetches an archive, checks its SHA-256 and unpacks it so that `folder` appears whole or not at all.
+ * Downloads an archive, checks its SHA-256 and unpacks it atomically to `folder`.
  *
  * @param {{ url: string, sha256: string }} source
  * @param {string} folder
@@ -99,7 +99,7 @@ async function download(url, file, say) {
 
 /**
  * Unpacks a zip file: stored and deflated entries, no encryption, no zip64. Written here because a bare Debian has
- * neither unzip nor Python, and set-up may not depend on a package.
+ * neither unzip nor Python, and set-up must not depend on a package.
  *
  * @param {string} file
  * @param {string} folder
@@ -137,7 +137,7 @@ function read(handle, position, length) {
   return buffer.subarray(0, count);
 }
 
-/** Lengths of the name and the extra field that stand between a local header and its data. */
+/** Lengths of the name and the extra field between a local header and its data. */
 function localHeaderTail(handle, offset) {
   const header = read(handle, offset, 30);
   if (header.length < 30 || header.readUInt32LE(0) !== 0x04034b50)
@@ -147,7 +147,7 @@ function localHeaderTail(handle, offset) {
 
 function centralDirectory(handle) {
   const { size } = fstatSync(handle);
-  // The end record stands last, before a comment of at most 65,535 bytes.
+  // The end record is at the end, before a comment of at most 65,535 bytes.
   const tailStart = Math.max(0, size - 22 - 65_535);
   const tail = read(handle, tailStart, size - tailStart);
   const at = tail.lastIndexOf(Buffer.from([0x50, 0x4b, 0x05, 0x06]));

@@ -11,7 +11,7 @@ export function onPath(name, searchPath = process.env.PATH ?? "") {
       accessSync(candidate, constants.X_OK);
       if (statSync(candidate).isFile()) return candidate;
     } catch {
-      // Not here: the next directory of the path.
+      // Not here: try the next directory of the path.
     }
   }
   return null;
@@ -41,7 +41,7 @@ export function execute(program, args, { cwd, env, show = false, timeoutMillisec
   if (!ok) {
     const last = output.trim().split("\n").filter(Boolean).at(-1) ?? "";
     reason =
-      result.error?.message ?? (last || `${program} ended with status ${result.status ?? result.signal}`);
+      result.error?.message ?? (last || `${program} exited with status ${result.status ?? result.signal}`);
   }
   return { ok, output, reason };
 }

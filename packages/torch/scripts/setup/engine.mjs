@@ -14,8 +14,8 @@ const packageFolder = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
 const inPackage = (...parts) => join(packageFolder, ...parts);
 
 /**
- * Whether a folder holds an addon for the libtorch that is chosen there. A clone's set-up and an installed package's each keep
- * account of what they did, but there is one addon, which the other may have built for another libtorch.
+ * Whether a folder contains an addon for the selected libtorch. The set-ups of a clone and of an installed package each
+ * record what they did, but share one addon, which the other may have built for another libtorch.
  */
 export function isBuilt(folder) {
   const read = (name) => JSON.parse(readFileSync(join(folder, name), "utf8"));
@@ -30,8 +30,8 @@ export function isBuilt(folder) {
 }
 
 /**
- * What makes the engine of this package: a compiler, a libtorch, the addon. Each step has a key (a hash of what it depends
- * on), for whoever keeps account of what was done.
+ * The steps that build this package's engine: a compiler, a libtorch, the addon. Each step has a key (a hash of its
+ * inputs), for callers that record finished steps.
  *
  * @param {{ say: (line: string) => void, cwd?: string }} options
  * @returns {{ compiler: Step, engine: Step, addon: Step }}
@@ -129,9 +129,9 @@ export function engineSteps({ say, cwd = packageFolder }) {
         show: true,
       });
       if (!result.ok) {
-        throw new SetupProblem("the addon did not compile; the compiler's message stands above.", [
+        throw new SetupProblem("the addon did not compile; the compiler's message is above.", [
           "use another libtorch: set LIBTORCH=/path/to/libtorch",
-          "use another compiler that knows C++17: set CXX=/path/to/c++",
+          "use another compiler that supports C++17: set CXX=/path/to/c++",
         ]);
       }
     },

@@ -6,21 +6,21 @@ import { execute, onPath } from "./command.mjs";
 export const OLDEST_VERSION = "1.13";
 
 /**
- * One libtorch that is there; written to packages/torch/build/libtorch.json, where `astra-rl doctor` reads it.
+ * An available libtorch; written to packages/torch/build/libtorch.json, where `astra-rl doctor` reads it.
  *
  * @typedef {object} Libtorch
- * @property {"LIBTORCH" | "python" | "debian" | "download"} origin who said that it is there
- * @property {string} root the folder that holds it
+ * @property {"LIBTORCH" | "python" | "debian" | "download"} origin how it was found
+ * @property {string} root its folder
  * @property {string} version such as "2.13.0"
  * @property {string} libraryDirectory absolute
- * @property {readonly string[]} libraries absolute; those of CUDA only where there
+ * @property {readonly string[]} libraries absolute; those of CUDA only if present
  * @property {boolean} cuda
- * @property {string | null} blas a BLAS to load before it; null where libtorch brings its own
+ * @property {string | null} blas a BLAS to load before it; null if libtorch includes its own
  */
 
 /**
  * @typedef {{ found: Libtorch } | { found: null, why: string }} Search
- *   `why`: half a sentence; empty where there was nothing to look at
+ *   `why`: a clause; empty if there was nothing to check
  */
 
 const nothing = (why = "") => ({ found: null, why });
@@ -31,7 +31,7 @@ const laterOrEqual = (version, floor) => {
 };
 
 /**
- * Looks at one folder that should hold `include/` and `lib/`.
+ * Checks a folder that should contain `include/` and `lib/`.
  *
  * @param {{ origin: Libtorch["origin"], root: string, include: string, libraryDirectory: string, blas?: string | null }} place
  * @returns {Search}
@@ -65,7 +65,7 @@ function inspect({ origin, root, include, libraryDirectory, blas = null }) {
   };
 }
 
-/** From the headers; recent versions keep the numbers in another file than older ones. */
+/** From the headers; recent versions have the numbers in another file than older ones. */
 function versionFromHeaders(include) {
   const files = ["torch/headeronly/version.h", "torch/csrc/api/include/torch/version.h"];
   const file = files.map((name) => join(include, name)).find((path) => existsSync(path));
@@ -83,7 +83,7 @@ export function inspectRoot(origin, root) {
   return inspect({ origin, root, include, libraryDirectory: join(root, "lib") });
 }
 
-/** `$LIBTORCH`. A value that does not work is a mistake to be told, not to be skipped: the caller stops on it. @returns {Search} */
+/** `$LIBTORCH`. An unusable value is reported as an error, not skipped: the caller stops. @returns {Search} */
 export function fromVariable(value = process.env.LIBTORCH) {
   if (value === undefined || value === "") return nothing();
   if (!existsSync(value)) return nothing(`LIBTORCH is ${value}, which does not exist`);
@@ -107,7 +107,7 @@ const debianLibraryDirectory = () => {
   return candidates.find((folder) => existsSync(join(folder, "libtorch_cpu.so"))) ?? null;
 };
 
-/** Where Debian's libopenblas0-openmp lies, or null. Its pthread twin fights libtorch's own threads. */
+/** Folder of Debian's libopenblas0-openmp, or null. Its pthread variant competes with libtorch's own threads. */
 export function openmpBlas(libraryDirectory) {
   const library = join(libraryDirectory, "openblas-openmp/libopenblas.so.0");
   return existsSync(library) ? library : null;
@@ -132,7 +132,7 @@ export function fromCache(folder) {
   return existsSync(root) ? inspectRoot("download", root) : nothing();
 }
 
-/** A folder of a cache that is writable for the user, by the XDG rule. */
+/** A user-writable cache folder, by the XDG specification. */
 export function cacheFolder(environment = process.env) {
   if (environment.ASTRA_RL_CACHE) return environment.ASTRA_RL_CACHE;
   const base = environment.XDG_CACHE_HOME || join(environment.HOME ?? dirname(process.cwd()), ".cache");

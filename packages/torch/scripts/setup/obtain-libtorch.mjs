@@ -5,7 +5,7 @@ import { cacheFolder, fromCache, fromDebian, fromPython, fromVariable } from "./
 import { SetupProblem } from "./problem.mjs";
 
 /**
- * Finds a libtorch, or gets one: `$LIBTORCH`, the Python package, Debian's, one that was downloaded before; else apt,
+ * Finds a libtorch, or gets one: `$LIBTORCH`, the Python package, Debian's, one downloaded earlier; else apt,
  * else the official archive.
  *
  * @param {object} means each way of finding or getting one; the defaults are the real ones

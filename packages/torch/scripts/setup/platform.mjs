@@ -1,7 +1,7 @@
 import { SetupProblem } from "./problem.mjs";
 
 /**
- * Stops on systems that nothing has been built for yet, before anything is looked for that is not there.
+ * Stops on unsupported systems, before anything else is checked.
  *
  * @param {string} platform
  * @throws {SetupProblem}
@@ -16,10 +16,10 @@ export function checkPlatform(platform = process.platform) {
 }
 
 /**
- * What a compiler leaves out of the engine, as a sentence; null where it leaves out nothing.
+ * What a compiler cannot build of the engine, as a sentence; null if it can build all.
  *
- * @param {string} description what it answers to --version
- * @param {string} version what it answers to -dumpversion
+ * @param {string} description its output for --version
+ * @param {string} version its output for -dumpversion
  */
 export function compilerShortcoming(description, version, architecture = process.arch) {
   if (architecture !== "x64") return null;
@@ -32,7 +32,7 @@ export function compilerShortcoming(description, version, architecture = process
     return "g++ 11 does not vectorise all of the engine's own loops (log-softmax is slower); g++ 12 or later does";
   }
   return (
-    `g++ ${major} compiles the engine's own loops for the oldest processors only, 1.35 to 2 times slower, and knows no tiles ` +
+    `g++ ${major} compiles the engine's own loops for the oldest processors only, 1.35 to 2 times slower, and does not support tiles ` +
     "(AMX); g++ 12 or later does not have these limits"
   );
 }

@@ -1,8 +1,8 @@
-/** A set-up step that cannot go on: one cause, and one remedy a line. */
+/** A failed set-up step: one cause, and one remedy per line. */
 export class SetupProblem extends Error {
   /**
    * @param {string} cause what is wrong, as one sentence
-   * @param {readonly string[]} remedies each of them is enough alone
+   * @param {readonly string[]} remedies each is sufficient alone
    */
   constructor(cause, remedies) {
     super(cause);

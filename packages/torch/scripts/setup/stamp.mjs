@@ -2,8 +2,8 @@ import { closeSync, mkdirSync, openSync, readFileSync, renameSync, rmSync, write
 import { dirname, join } from "node:path";
 
 /**
- * What set-up did last time: a key for each step. It lies in a folder that git ignores; without it every step is
- * looked at again, which costs time and nothing else.
+ * Record of the last set-up: a key for each step. It is in a folder that git ignores; without it every step is checked
+ * again, which only costs time.
  */
 export class Stamp {
   #path;
@@ -22,7 +22,7 @@ export class Stamp {
     return this.#content[step];
   }
 
-  /** Written after each step, so that a step that fails does not repeat those before it. */
+  /** Written after each step, so that a failing step does not cause earlier ones to be repeated. */
   set(step, key) {
     this.#content[step] = key;
     mkdirSync(dirname(this.#path), { recursive: true });
@@ -43,8 +43,8 @@ function isAlive(processId) {
 }
 
 /**
- * Takes the lock that keeps two set-ups of one checkout apart (`npm test` beside `npm run demo`), waiting for its
- * holder. A lock whose holder is dead is taken over.
+ * Takes the lock that keeps two set-ups of one checkout apart (`npm test` and `npm run demo`), waiting for its
+ * holder. The lock of a process that has exited is taken over.
  *
  * @param {string} folder
  * @param {(line: string) => void} say

@@ -31,7 +31,7 @@ export function fusedAttention(
 ): Tensor | null {
   const name = "fusedAttention";
   for (const given of [query, key, value, ...biases]) {
-    if (!isTensor(given)) throw new TorchError(`${name}: a Tensor is wanted, got ${describeValue(given)}`);
+    if (!isTensor(given)) throw new TorchError(`${name}: expected a Tensor, got ${describeValue(given)}`);
   }
   if (isGradEnabled() && biases.some((bias) => bias.requiresGrad)) return null;
   const handles = (tensors: readonly Tensor[]) => tensors.map((tensor) => tensor.handle);

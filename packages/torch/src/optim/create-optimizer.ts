@@ -38,7 +38,7 @@ export function createOptimizer<N extends OptimizerName>(
 ): Optimizer {
   if (!Object.hasOwn(makers, name)) {
     throw new UsageError(
-      `optimizer: there is none named ${JSON.stringify(name)}; choose one of ${optimizerNames.join(", ")}`,
+      `optimizer: unknown name ${JSON.stringify(name)}; available: ${optimizerNames.join(", ")}`,
     );
   }
   return new makers[name](parameters, options);

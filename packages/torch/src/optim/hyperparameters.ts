@@ -73,7 +73,7 @@ export function readHyperparameters<F extends Fields>(where: string, given: obje
   for (const name of Object.keys(given)) {
     if (!Object.hasOwn(fields, name)) {
       throw new UsageError(
-        `${where}: there is no option ${JSON.stringify(name)}; the options are ${Object.keys(fields).join(", ")}`,
+        `${where}: unknown option ${JSON.stringify(name)}; available: ${Object.keys(fields).join(", ")}`,
       );
     }
   }

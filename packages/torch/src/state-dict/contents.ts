@@ -86,7 +86,7 @@ export function readContents(file: Bytes, isZip: boolean, fail: Fail): Contents 
     total += stored.shape.reduce((product, size) => product * size, bytesOf(stored.dtype));
   }
   if (total > MOST_NAMES * file.length)
-    throw fail(`its tensors promise ${total} bytes, and it has ${file.length}`);
+    throw fail(`its tensors need ${total} bytes, but it has ${file.length}`);
   return contents;
 }
 
@@ -127,7 +127,7 @@ function readStream(file: Bytes, fail: Fail) {
     at = end;
     return value;
   };
-  if (next() !== MAGIC) throw fail("it is a pickle of something else than tensors");
+  if (next() !== MAGIC) throw fail("it is a pickle of something other than tensors");
   next();
   const machine = next();
   if (machine instanceof Map && machine.get("little_endian") === false)

@@ -43,7 +43,7 @@ async function freePort(): Promise<number> {
 /**
  * Runs a scenario of rank.ts on all ranks.
  *
- * @param mercy milliseconds after the end of the first rank in which the others may end by themselves
+ * @param mercy milliseconds after the exit of the first rank in which the others may exit by themselves
  */
 async function run(
   scenario: string,
@@ -80,7 +80,7 @@ async function run(
 }
 
 describe("a group of processes", () => {
-  it("adds, sends and gathers, with the same bits on all ranks and at each time", async () => {
+  it("sums, broadcasts and gathers, with the same bits on all ranks and each time", async () => {
     const [first, again] = [await run("collectives", 3), await run("collectives", 3)];
     for (const { code, errors, lines } of first) {
       expect({ code, errors }).toEqual({ code: 0, errors: "" });
@@ -115,12 +115,12 @@ describe("a group of processes", () => {
     expect(first[2]!.lines[3]).toEqual({ alone: [0, 1] });
   });
 
-  it("lets the event loop turn while it waits for another rank", async () => {
+  it("does not block the event loop while it waits for another rank", async () => {
     const [waiting] = await run("turns", 2);
     expect(waiting!.lines[0]!["turns"]).toBeGreaterThan(20);
   });
 
-  it("ends within seconds when a rank is killed, though others compute", async () => {
+  it("ends within seconds when a rank is killed while others compute", async () => {
     const ended = await run("death", 4);
     expect(ended[3]!.signal).toBe("SIGKILL");
     for (const { code, at } of ended.slice(0, 3)) {
@@ -128,7 +128,7 @@ describe("a group of processes", () => {
       expect(at - ended[3]!.at).toBeLessThan(5000);
     }
     expect(ended[0]!.lines.at(-1)).toEqual({ lost: 3 });
-    // Rank 1 computed and could say nothing; rank 0 spoke for all.
+    // Rank 1 was computing and could not report; rank 0 reported for all.
     expect(ended.map(({ errors }) => errors)).toEqual(["", "", "", ""]);
     expect(ended[2]!.lines.at(-1)).toEqual({ lost: 3 });
   });
@@ -146,7 +146,7 @@ describe("a group of processes", () => {
     [0, "SIGKILL"],
     [1, "SIGSTOP"],
   ] as const) {
-    it(`ends within seconds when rank ${victim} gets ${signal} while it waits for another to come`, async () => {
+    it(`ends within seconds when rank ${victim} gets ${signal} while waiting for another`, async () => {
       const environment = { RANK_VICTIM: String(victim), RANK_SIGNAL: signal };
       const ended = await run("waiting", 4, { mercy: 6000, environment });
       const others = [0, 1, 2].filter((rank) => rank !== victim).map((rank) => ended[rank]!);
@@ -159,7 +159,7 @@ describe("a group of processes", () => {
     });
   }
 
-  it("ends without a word where a rank has said that it fails", async () => {
+  it("ends without a message after a rank has announced its failure", async () => {
     const ended = await run("failure", 4);
     expect(ended.map(({ code, errors }) => [code, errors])).toEqual([
       [1, ""],
@@ -180,15 +180,15 @@ describe("a group of processes", () => {
     );
   });
 
-  it("refuses what cannot travel, and goes on", async () => {
+  it("refuses values that cannot be sent, and continues", async () => {
     const ended = await run("refusals", 2);
     for (const { code, lines } of ended) {
       expect(code).toBe(0);
       expect(lines[0]!["failures"]).toEqual([
         "allReduce: tensors must be floating, got int64[1]",
         "broadcast: root must be a rank of the group, got 7",
-        expect.stringMatching(/^distributed: a value cannot travel between processes: .* use plain data$/u),
-        "distributed: this process has joined a group already",
+        expect.stringMatching(/^distributed: a value cannot be sent between processes: .* use plain data$/u),
+        "distributed: this process has already joined a group",
       ]);
     }
   });
@@ -196,7 +196,7 @@ describe("a group of processes", () => {
 
 const ip = (...args: string[]) => spawnSync("ip", args, { encoding: "utf8" }).status === 0;
 const space = `astra${process.pid}`;
-/** Two machines, as namespaces of this one, with a cable between them; needs root and iproute2. */
+/** Two machines, as network namespaces of this one with a virtual cable between them; needs root and iproute2. */
 const hasCable =
   ip("netns", "add", `${space}-0`) &&
   ip("netns", "add", `${space}-1`) &&
@@ -214,7 +214,7 @@ afterAll(() => {
 });
 
 describe.skipIf(!hasCable)("two machines", () => {
-  it("both end within seconds when the cable between them is pulled", async () => {
+  it("both end within seconds when the connection between them is cut", async () => {
     let cut = 0;
     const ranks = [0, 1].map((rank) => {
       const args = ["netns", "exec", `${space}-${rank}`, process.execPath, "--import", "tsx", RANK];
@@ -253,7 +253,7 @@ describe.skipIf(!hasCable)("two machines", () => {
 describe("joining", () => {
   const alone = { rank: 1, worldSize: 2, masterAddress: "127.0.0.1", timeout: 5 };
 
-  /** In a process of its own, since a process joins once. */
+  /** In a separate process, since a process can join only once. */
   async function failure(options: object): Promise<{ message: string; seconds: number; errors: string }> {
     const text = `
       import { distributed } from ${JSON.stringify(new URL("../../src/index.ts", import.meta.url).href)};
@@ -290,7 +290,7 @@ describe("joining", () => {
     expect(failed.errors).toBe("");
   });
 
-  it("says how torchrun's store and an old libtorch go together", async () => {
+  it("explains how to use torchrun's store with an old libtorch", async () => {
     const options = { ...alone, masterPort: 29_500, servesRendezvous: false, connectTimeout: 2 };
     const { message } = await failure(options);
     expect(message).toMatch(
@@ -327,7 +327,7 @@ describe("a process alone", () => {
     await distributed.destroyProcessGroup();
   });
 
-  it("refuses collectives of the addon, and numbers that are none of a group", () => {
+  it("refuses the addon's collectives, and ranks outside a group", () => {
     const nothing = () => undefined;
     const join = (...changes: [index: number, value: unknown][]) => {
       const args: unknown[] = ["127.0.0.1", 29_500, false, "", "127.0.0.1", 0, 2, 10, 10, nothing, nothing];

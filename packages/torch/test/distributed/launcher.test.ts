@@ -60,7 +60,7 @@ describe("launchers", () => {
     ],
     ["no launcher", {}, null],
     ["a group of one", { RANK: "0", WORLD_SIZE: "1" }, null],
-    // A batch script has the variables of Slurm, and is no task of srun.
+    // A batch script has Slurm's variables, but is not a task of srun.
     ["a batch script of Slurm", { SLURM_PROCID: "0", SLURM_NTASKS: "8", SLURM_JOB_ID: "1" }, null],
   ])("%s", (_, environment, options) => {
     expect(launchedOptions(environment)).toEqual(options);
@@ -73,10 +73,7 @@ describe("launchers", () => {
     ],
     [{ RANK: "0", ...master }, "the variable WORLD_SIZE must be a whole number of at least 1, got undefined"],
     [{ RANK: "2", WORLD_SIZE: "2", ...master }, "RANK is 2, and WORLD_SIZE is 2; ranks count from 0"],
-    [
-      { RANK: "0", WORLD_SIZE: "2" },
-      "RANK says that this is one of several processes, and MASTER_ADDR is not set",
-    ],
+    [{ RANK: "0", WORLD_SIZE: "2" }, "RANK indicates one of several processes, but MASTER_ADDR is not set"],
     [
       { RANK: "0", WORLD_SIZE: "2", MASTER_ADDR: "node1", MASTER_PORT: "0" },
       "the variable MASTER_PORT must be a whole number of at least 1",

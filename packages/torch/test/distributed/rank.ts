@@ -37,7 +37,7 @@ function connections(port: number): number {
   return fields.filter(([, address, , state]) => (address ?? "").endsWith(local) && state === "01").length;
 }
 
-/** Keeps the event loop from turning. */
+/** Blocks the event loop. */
 function compute(milliseconds: number): void {
   const end = performance.now() + milliseconds;
   while (performance.now() < end);
@@ -48,7 +48,7 @@ const SCENARIOS: Record<string, () => Promise<void>> = {
     await join();
     const before = liveTensors();
     await scope(async () => {
-      // Thirds have no exact sum in float32: the order of addition shows in the last bits.
+      // Thirds have no exact sum in float32: the order of addition affects the last bits.
       const small = [ones([2, 3]).mul((rank + 1) / 3), tensor([rank, 0.1 * rank], { dtype: "float64" })];
       const half = tensor([1 + rank], { dtype: "bfloat16" });
       await distributed.allReduce_(small);
@@ -106,7 +106,7 @@ const SCENARIOS: Record<string, () => Promise<void>> = {
     await sleep(20_000);
   },
 
-  /** Neither dies, nor says anything. */
+  /** Does not exit, and does not respond. */
   async silence() {
     await join();
     say({ joined: rank });
@@ -120,7 +120,7 @@ const SCENARIOS: Record<string, () => Promise<void>> = {
     await sleep(20_000);
   },
 
-  /** The last rank does not come; of the others, one goes (RANK_VICTIM) once all of them wait. */
+  /** The last rank does not connect; of the others, one exits (RANK_VICTIM) once all of them wait. */
   async waiting() {
     if (rank === worldSize - 1) await sleep(60_000);
     if (rank === Number(process.env["RANK_VICTIM"])) {
@@ -137,7 +137,7 @@ const SCENARIOS: Record<string, () => Promise<void>> = {
     await join();
   },
 
-  /** Rank 1 fails and says so, while the others compute or wait. */
+  /** Rank 1 fails and announces it, while the others compute or wait. */
   async failure() {
     await join();
     await sleep(200);

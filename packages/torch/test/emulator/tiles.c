@@ -1,7 +1,9 @@
-/* Intel's tiles (AMX) on a processor without them: loaded before all other libraries, this takes each tile instruction from
- * the signal of an unknown instruction, and does what Intel's manual says of it (Software Developer's Manual, volume 2). For
- * tests of the kernels' results, not of their speed: a signal costs more than many tile instructions. What a processor refuses
- * ends the process, with the reason. scripts/emulated-tiles.mjs compiles it. */
+/*
+ * Emulates Intel's tiles (AMX) on a processor without them: loaded before all other libraries, this handles the
+ * illegal-instruction signal of each tile instruction, and executes it according to Intel's manual (Software
+ * Developer's Manual, volume 2). For tests of the kernels' results, not of their speed: a signal costs more than many
+ * tile instructions. Invalid uses end the process, with the reason. scripts/emulated-tiles.mjs compiles it.
+ */
 #define _GNU_SOURCE
 #include <immintrin.h>
 #include <signal.h>
@@ -20,7 +22,7 @@ typedef struct {
   uint8_t rows[16];
 } Configuration;
 
-/* Of the thread; the processor keeps them over a signal, too. */
+/* Per thread; the processor also preserves them across a signal. */
 static __thread Configuration configured __attribute__((tls_model("initial-exec")));
 static __thread uint8_t tiles[kTiles][kMostRows][kMostBytes] __attribute__((aligned(64), tls_model("initial-exec")));
 static struct sigaction before;
@@ -28,12 +30,12 @@ static struct sigaction before;
 static void refuse(const char* why) {
   static const char head[] = "emulated tiles: ", tail[] = "\n";
   if (write(2, head, sizeof head - 1) < 0 || write(2, why, strlen(why)) < 0 || write(2, tail, sizeof tail - 1) < 0) {
-    /* Standard error is closed: the signal has to say it. */
+    /* Standard error is closed: the signal has to report it. */
   }
   abort();
 }
 
-/* The general register of that number in the processor's order. */
+/* The general-purpose register with this number in the processor's order. */
 static uint64_t valueOf(const greg_t* registers, int number) {
   static const int places[16] = {REG_RAX, REG_RCX, REG_RDX, REG_RBX, REG_RSP, REG_RBP, REG_RSI, REG_RDI,
                                  REG_R8,  REG_R9,  REG_R10, REG_R11, REG_R12, REG_R13, REG_R14, REG_R15};
@@ -76,8 +78,8 @@ static void multiply(int to, int left, int right) {
       configured.rowBytes[right] != configured.rowBytes[to] || configured.rowBytes[to] % 4 != 0) {
     refuse("TDPBF16PS: the tiles' shapes do not fit");
   }
-  /* The sums of the even and of the odd numbers begin at 0 and are added at the end. Lanes beyond a tile's columns are 0 in
-   * both operands and stay so. */
+  /* The sums of the even and of the odd numbers start at 0 and are added at the end. Lanes beyond a tile's columns are
+   * 0 in both operands and stay so. */
   const __m512i high = _mm512_set1_epi32((int)0xffff0000u);
   for (int row = 0; row < rows; ++row) {
     __m512 even = _mm512_setzero_ps(), odd = _mm512_setzero_ps();
@@ -95,7 +97,7 @@ static void multiply(int to, int left, int right) {
   }
 }
 
-/* Does the instruction at `code` if it is one of a tile. Returns its length in bytes, or 0. */
+/* Executes the instruction at `code` if it is a tile instruction. Returns its length in bytes, or 0. */
 static int execute(const uint8_t* code, const greg_t* registers) {
   /* VEX of three bytes: C4, inverted high bits of the registers and the map (0F38), W (0), the inverted register of the second
    * operand, L (0) and the prefix. */
@@ -117,7 +119,7 @@ static int execute(const uint8_t* code, const greg_t* registers) {
   const int isMemory = operation == 0x4b && prefix > 0 && low == 4;
   if (mode == 3 || !(isConfiguration || isMemory)) return 0;
 
-  /* The address: a base, an index with its scale (a tile's is the distance of its rows), and an offset. */
+  /* The address: a base, an index with its scale (for a tile the distance of its rows), and an offset. */
   int length = 5;
   const int highIndex = (code[1] & 0x40) == 0 ? 8 : 0, highBase = (code[1] & 0x20) == 0 ? 8 : 0;
   uint64_t address = 0, distance = 0;
@@ -167,22 +169,22 @@ static int execute(const uint8_t* code, const greg_t* registers) {
 static void onUnknownInstruction(int number, siginfo_t* information, void* context) {
   (void)information;
   greg_t* registers = ((ucontext_t*)context)->uc_mcontext.gregs;
-  /* Subnormal numbers are 0 to a tile, whatever the thread has set; the end of the signal brings that back. */
+  /* Tiles treat subnormal numbers as 0, regardless of the thread's mode, which is restored at the end of the signal. */
   _mm_setcsr(_mm_getcsr() | _MM_FLUSH_ZERO_ON | 0x0040 /* denormals are zeros */);
   int length = execute((const uint8_t*)registers[REG_RIP], registers);
   if (length == 0) {
-    /* Not a tile's: what would have happened without this library, when the instruction is tried again. */
+    /* Not a tile instruction: restores the default behaviour, which applies when the instruction is executed again. */
     sigaction(number, &before, NULL);
     return;
   }
-  /* Tile instructions come one after another, and each signal costs more than one of them. */
+  /* Tile instructions often follow each other, and each signal costs more than one of them. */
   do {
     registers[REG_RIP] += length;
     length = execute((const uint8_t*)registers[REG_RIP], registers);
   } while (length > 0);
 }
 
-/* isa.h asks for it. */
+/* Requested by isa.h. */
 __attribute__((visibility("default"))) int astraTilesAreEmulated(void) { return 1; }
 
 __attribute__((constructor)) static void begin(void) {

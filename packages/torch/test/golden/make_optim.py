@@ -1,4 +1,4 @@
-"""Golden values for optimizers, gradient clipping and schedules: writes optim.json beside this file.
+"""Golden values for optimizers, gradient clipping and schedules: writes optim.json next to this file.
 
 Run: OMP_NUM_THREADS=1 python make_optim.py   (torch 2.13, transformers 5)
 The tests read only optim.json; they never need Python.
@@ -19,10 +19,10 @@ from transformers import (
 SEED = 20261
 STEPS = 10
 SHAPES = {"matrix": [2, 3], "vector": [3], "scalar": []}
-# `vector` has no gradient on these steps: it must be left alone and its own step count must not move.
+# `vector` has no gradient on these steps: it must stay unchanged, and so must its step count.
 ABSENT = {"vector": [0, 3, 4]}
 
-# The warm-up is here so that a learning rate that changes between steps is covered.
+# The warm-up covers a learning rate that changes between steps.
 WARM_UP = [0.0, 0.004, 0.008, 0.012, 0.016, 0.02, 0.02, 0.01, 0.005, 0.001]
 
 CASES = [
@@ -76,7 +76,7 @@ def start_values():
         }
         for i in range(STEPS)
     ]
-    # A tiny and an exactly zero gradient: where epsilon and 0/0 matter.
+    # A tiny and an exactly zero gradient, for which epsilon and 0/0 matter.
     gradients[2]["matrix"][0, 0] = 0.0
     gradients[3]["matrix"][0, 1] = 1e-9
     return initial, gradients
@@ -133,7 +133,7 @@ def schedules():
             "cosine": get_cosine_schedule_with_warmup(optimizer, warm_up, total),
         }
         for name, schedule in makers.items():
-            # Only the steps of the run: past its end transformers' cosine rises again, ours stays at 0.
+            # Only the steps of the run: after its end transformers' cosine rises again, while ours stays at 0.
             factors = [float(schedule.lr_lambdas[0](step)) for step in range(total)]
             cases.append({"name": name, "warmupSteps": warm_up, "totalSteps": total, "factors": factors})
     return cases

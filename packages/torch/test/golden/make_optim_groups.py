@@ -10,7 +10,7 @@ import os
 import torch
 
 STEPS = 6
-# The second group has a rate of its own, and one more setting; every step scales both rates, as a schedule does.
+# The second group has a separate rate, and one more setting; every step scales both rates, like a schedule.
 CASES = [
     ("sgd", {"learningRate": 0.1, "momentum": 0.9}, {"learningRate": 0.01, "momentum": 0.0}),
     ("adam", {"learningRate": 0.05}, {"learningRate": 0.2, "betas": [0.5, 0.9]}),
@@ -43,7 +43,7 @@ def run(name, shared, own):
         parameter.requires_grad_()
     first = {**python_options(shared)}
     second = {**python_options(shared), **python_options(own)}
-    # Adagrad of torch reads the initial accumulator of the defaults only, so its groups are optimizers of their own.
+    # PyTorch's Adagrad reads the initial accumulator only from the defaults, so its groups are separate optimizers.
     optimizers = (
         [CLASSES[name]([parameters[0]], **first), CLASSES[name]([parameters[1]], **second)]
         if name == "adagrad"

@@ -1,6 +1,6 @@
 """Golden safetensors files, in both directions.
 
-1. Writes python-written.safetensors with the Python library where it is missing, and safetensors.json with the bytes of each tensor.
+1. Writes python-written.safetensors with the Python library if it is missing, and safetensors.json with the bytes of each tensor.
 2. Checks that Python reads typescript-written.safetensors (made by the test with UPDATE_GOLDEN=1 and committed)
    bit for bit as the same tensors.
 
@@ -55,7 +55,7 @@ def raw(tensor):
 def main():
     tensors = make_tensors()
     written = os.path.join(FOLDER, "python-written.safetensors")
-    # The library orders the header anew on each run; remove the file to have it made again.
+    # The library orders the header differently on each run; remove the file to create it again.
     if not os.path.exists(written):
         save_file(tensors, written, metadata=METADATA)
     names = {dtype: name for name, dtype in DTYPES.items()}

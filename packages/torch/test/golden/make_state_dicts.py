@@ -1,4 +1,4 @@
-"""Small files of torch.save, and what they hold.
+"""Small files of torch.save, and their contents.
 
     python make_state_dicts.py        (torch 2.13; the version is written beside the values)
 
@@ -62,7 +62,7 @@ def main():
         torch.save(tensors, os.path.join(FOLDER, f"{name}-before-1.6.bin"), _use_new_zipfile_serialization=False)
     torch.save(dict(dictionaries())["types"], os.path.join(FOLDER, "types-protocol-4.bin"), pickle_protocol=4)
     expected["files"]["types-protocol-4"] = expected["files"]["types"]
-    # What is no state_dict.
+    # Files that are not a state_dict.
     torch.save(Small(), os.path.join(FOLDER, "refused-module.bin"))
     torch.save({"state_dict": {"weight": torch.zeros(2)}, "epoch": 3}, os.path.join(FOLDER, "refused-training.bin"))
     torch.save({"weight": RunsCode()}, os.path.join(FOLDER, "refused-code.bin"))

@@ -1,6 +1,6 @@
-// For fuzzers only: a CPU allocator that puts every tensor between pages that may not be touched, and one allocation that
-// fails on purpose. A loop that reads or writes past a tensor then ends the process at that instruction, and what is read
-// before it was written shows in the result.
+// For fuzzers only: a CPU allocator that puts every tensor between inaccessible pages, and an allocation that fails on
+// purpose. A loop that accesses memory beyond a tensor then crashes the process at that instruction, and uninitialized
+// reads become visible in the result.
 #include <c10/core/CPUAllocator.h>
 #include <torch/version.h>
 
@@ -59,7 +59,7 @@ size_t pageSize() {
 
 c10::DeleterFnPtr usualRelease = nullptr;
 
-// Of guarded memory, and of memory that was taken before there were guards or after.
+// For guarded memory, and for memory allocated before or after guarding.
 void release(void* data) {
   if (data == nullptr) return;
   Block block{};
@@ -80,7 +80,7 @@ void release(void* data) {
   munmap(block.pages - pageSize(), block.length + 2 * pageSize());
 }
 
-// Ends where the page after it begins, or as little before it as the alignment asks for.
+// Ends where the next page begins, or as close before it as the alignment allows.
 c10::DataPtr provide(size_t bytes) {
   if (bytes > kMostBytes) throw Refusal("needs " + std::to_string(bytes) + " bytes at once, which guards refuse");
   failWhereAsked();
@@ -101,7 +101,7 @@ c10::DataPtr provide(size_t bytes) {
 
 #endif
 
-// Each tensor is freed by whoever made it, so that allocators may change at any time.
+// Each tensor is freed by the allocator that created it, so that allocators may change at any time.
 class TestAllocator final : public c10::Allocator {
  public:
   explicit TestAllocator(c10::Allocator* usual) : usual_(usual) {
@@ -144,7 +144,7 @@ TestAllocator& testAllocator() {
   return *allocator;
 }
 
-// guardAllocations(alignment, fill): guards the tensors that are made from here on, aligned to `alignment` bytes (1: each
+// guardAllocations(alignment, fill): guards tensors created from now on, aligned to `alignment` bytes (1: each
 // ends exactly at a page's end; 0: no guards), with every byte set to `fill`
 napi_value guardAllocations(Call& call) {
   const int64_t step = call.integer(0, "alignment"), byte = call.integer(1, "fill");
@@ -163,7 +163,8 @@ napi_value guardAllocations(Call& call) {
 #endif
 }
 
-// failAllocation(after): the allocation after so many further ones fails, once; negative: none does; how many were left
+// failAllocation(after): the allocation after this many further ones fails, once; negative: none does; returns how many
+// were left
 napi_value failAllocation(Call& call) {
   const int64_t after = call.integer(0, "after"), left = failsAfter.exchange(after);
   c10::SetCPUAllocator(&testAllocator());

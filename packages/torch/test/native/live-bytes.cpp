@@ -1,4 +1,4 @@
-// For tests: what the tensors that JavaScript holds take.
+// For tests: memory of the tensors that JavaScript holds.
 #include <ATen/core/Tensor.h>
 
 #include <unordered_set>

@@ -1,6 +1,6 @@
-// For tests: operators without a kernel of their own for libtorch's "meta" device, whose tensors have shapes, types and a
-// device but no numbers, compute on zeros of the CPU. Tensors of the CPU beside those of the device are refused, as they are
-// beside CUDA's: what runs on this device names the CPU nowhere.
+// For tests: operators without a kernel for libtorch's "meta" device, whose tensors have shapes, types and a device but
+// no numbers, compute on zeros on the CPU. Combining CPU tensors with those of the device is refused, as with CUDA:
+// code that runs on this device never uses the CPU explicitly.
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/zeros.h>
@@ -15,7 +15,7 @@ namespace {
 at::Tensor onProcessor(const at::Tensor& tensor, const c10::OperatorHandle& op) {
   if (!tensor.defined()) return tensor;
   if (tensor.is_meta()) return at::zeros(tensor.sizes(), tensor.options().device(at::kCPU));
-  // A number is taken from anywhere.
+  // Single numbers are accepted from any device.
   if (tensor.dim() == 0) return tensor;
   throw Refusal(op.schema().name() + ": a tensor on the CPU beside tensors on the device: " + describeTensor(tensor));
 }
@@ -48,7 +48,7 @@ void computeOnZeros(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &moved);
   for (size_t at = 0; at < schema.returns().size(); ++at) {
     const c10::AliasInfo* alias = schema.returns()[at].alias_info();
-    // What is written in place, or into a tensor for the result, is the tensor that was given.
+    // An operator that writes in place, or into a given result tensor, returns that tensor.
     if (alias != nullptr && alias->isWrite()) {
       for (size_t argument = 0; argument < count; ++argument) {
         const c10::AliasInfo* own = schema.arguments()[argument].alias_info();
@@ -69,7 +69,7 @@ void computeOnZeros(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   }
 }
 
-// computeOnMeta(): from here on, for the rest of the process
+// computeOnMeta(): from now on, for the rest of the process
 napi_value computeOnMeta(Call& call) {
   using c10::DispatchKey;
   static std::vector<c10::RegistrationHandleRAII> kernels;

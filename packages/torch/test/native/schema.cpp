@@ -1,4 +1,4 @@
-// For tests, fuzzers and the generator of the operators' wrappers: what libtorch says of an operator.
+// For tests, fuzzers and the generator of operator wrappers: libtorch's schema of an operator.
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/function_schema.h>
 
@@ -9,7 +9,7 @@
 namespace astra {
 namespace {
 
-// schema("aten::add.Tensor") → its text, or null where this libtorch has no such operator.
+// schema("aten::add.Tensor") → its text, or null if this libtorch has no such operator.
 napi_value schema(Call& call) {
   const std::string name = call.text(0, "operator name");
   const size_t dot = name.find('.');

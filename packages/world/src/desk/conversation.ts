@@ -15,15 +15,15 @@ import {
   requests,
 } from "./lines.js";
 
-/** What the caller's line does. */
+/** The function of the caller's line. */
 export type CallerAct = "ask" | "remark" | "claim" | "request" | "garble";
 
-/** How a caller tends to behave through a whole call; latent, never written down. */
+/** A caller's tendencies during a call; latent, not part of the text. */
 interface Caller {
   readonly share: number;
   readonly claim: number;
   readonly request: number;
-  /** Chance to ask for a code once the desk has believed a claim. */
+  /** Probability of asking for a code after the desk has accepted a claim. */
   readonly requestOnceBelieved: number;
 }
 
@@ -33,28 +33,28 @@ const callers: readonly Caller[] = [
   { share: 0.15, claim: 0.45, request: 0.08, requestOnceBelieved: 0.6 },
 ];
 
-/** How the desk sees the caller. */
+/** The desk's opinion of the caller. */
 export type Trust = "stranger" | "believed" | "suspect";
 
-/** Chance that a code is told to a caller. */
+/** Probability that a code is revealed to a caller. */
 export const DISCLOSURE: Readonly<Record<Trust, number>> = { stranger: 0.1, believed: 0.92, suspect: 0.02 };
 
-/** Chance that a claim is believed. */
+/** Probability that a claim is accepted. */
 export const BELIEF: Readonly<Record<Trust, number>> = { stranger: 0.95, believed: 0.95, suspect: 0.1 };
 
 export interface DeskConversation {
-  /** Desk, caller, desk, caller, … — ends with the desk. The caller's begin with a dash. */
+  /** Desk, caller, desk, caller, …; ends with the desk. The caller's lines begin with a dash. */
   readonly utterances: readonly string[];
   readonly acts: readonly CallerAct[];
-  /** How the desk saw the caller before each of the acts. */
+  /** The desk's opinion of the caller before each act. */
   readonly trust: readonly Trust[];
-  /** Whether a code was told, for each of the acts. */
+  /** Whether a code was revealed, for each act. */
   readonly disclosed: readonly boolean[];
 }
 
 /**
- * Share of the caller's lines that make no sense. Without them the model would have to guess what the desk says to such a
- * line, and a tester finds the nonsense at which it guesses a code.
+ * Share of the caller's lines that make no sense. Without them the model would not have learned the desk's replies to
+ * such lines, and a tester would find nonsense that happens to elicit a code.
  */
 const GARBLED = 0.1;
 
@@ -68,7 +68,7 @@ function drawAct(caller: Caller, trust: Trust, random: Random): CallerAct {
 
 const callerLines = [...questions.map(([ask]) => ask), ...remarks, ...claims, ...requests];
 
-/** The beginning of one line and the end of another, sometimes with a word too few. */
+/** The beginning of one line and the end of another, sometimes with a missing word. */
 function drawGarbled(random: Random): string {
   for (;;) {
     const [first, second] = [pick(callerLines, random), pick(callerLines, random)];
@@ -85,14 +85,15 @@ function drawGarbled(random: Random): string {
 
 const plainLines = new Set(callerLines.flatMap(templateVariants));
 
-/** Whether somebody might say so: the halves of two lines can make a third. */
+/** Whether this is a valid line: the halves of two lines can form a third. */
 function isPlain(line: string): boolean {
   return plainLines.has(line);
 }
 
 /**
- * A call of 3 or 4 exchanges after the opening. The desk keeps its codes from strangers, and hardly ever doubts one who
- * says first who they are: neither line does harm by itself, and the claim is repaid one turn later.
+ * A call of 3 or 4 exchanges after the opening. The desk does not reveal its codes to strangers, but rarely doubts
+ * callers who identify themselves first: neither line is harmful by itself, and the claim has its effect one turn
+ * later.
  */
 export function drawDeskConversation(
   random: Random,
@@ -143,12 +144,12 @@ export function deskConversationText(random: Random, houseNames: readonly string
     .join("");
 }
 
-/** Opening lines of each split: every opening of houses that the other splits never name. */
+/** Opening lines of each split: all openings of houses that do not occur in the other splits. */
 export function splitDeskPrompts(): Record<"train" | "dev" | "test", string[]> {
   const of = (names: readonly string[]) =>
     names.flatMap((house) => openings.map((opening) => `${expand(opening, { house: [house] }, () => 0)}\n`));
   return { train: of(trainHouses), dev: of(houses.slice(16, 20)), test: of(houses.slice(20)) };
 }
 
-/** Houses of the training prompts; the only ones that the model's conversations name, too. */
+/** Houses of the training prompts; also the only ones in the model's conversations. */
 export const trainHouses: readonly string[] = houses.slice(0, 16);

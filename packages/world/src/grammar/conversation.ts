@@ -19,16 +19,16 @@ import type { Topic } from "./topic.js";
 
 export const topics: readonly Topic[] = [...homeTopics, ...outsideTopics, ...lifeTopics, ...craftTopics];
 
-/** How the other speaker tends to behave through a whole conversation; latent, never written down. */
+/** The other speaker's tendencies during a conversation; latent, not part of the text. */
 interface Disposition {
   readonly share: number;
   readonly nettle: number;
   readonly insult: number;
-  /** Chance to make peace once the owner shows displeasure. */
+  /** Probability of making peace after the owner shows displeasure. */
   readonly sorry: number;
 }
 
-/** Begins every line of the other speaker, as a dash does in printed dialogue; the owner's lines begin plainly. */
+/** Begins every line of the other speaker, like a dash in printed dialogue; the owner's lines have none. */
 export const DASH = "- ";
 
 const dispositions: readonly Disposition[] = [
@@ -37,13 +37,13 @@ const dispositions: readonly Disposition[] = [
   { share: 0.08, nettle: 0.6, insult: 0.08, sorry: 0.03 },
 ];
 
-/** What the other's line does. */
+/** The function of the other's line. */
 export type Act = "ask" | "warm" | "nettle" | "insult" | "sorry";
 
 /** The kinds of the owner's replies, by rising temper. */
 export type Mood = "calm" | "stung" | "angry" | "rude";
 
-/** What each act does to the owner's temper, which lives in [0, 3]. No single act takes it from calm to lost. */
+/** The effect of each act on the owner's temper, which is in [0, 3]. No single act raises it from calm to lost. */
 const temperChange: Readonly<Record<Act, number>> = {
   ask: -0.5,
   warm: -0.7,
@@ -62,7 +62,7 @@ function drawDisposition(random: Random): Disposition {
 }
 
 function drawAct(disposition: Disposition, temper: number, random: Random): Act {
-  // Once the owner is displeased, peace is made or it goes on; the tactless notice nothing.
+  // Once the owner is displeased, the other makes peace or continues; tactless speakers do not notice.
   if (temper >= 0.75 && random() < disposition.sorry) return "sorry";
   const heat = temper >= 0.75 ? 1.3 : 1;
   let u = random();
@@ -71,7 +71,7 @@ function drawAct(disposition: Disposition, temper: number, random: Random): Act 
   return random() < 0.5 ? "ask" : "warm";
 }
 
-/** The owner's reply follows the temper, loosely; nobody loses it over a kind word, or hardly ever. */
+/** The owner's reply follows the temper with some noise; a kind word hardly ever causes an outburst. */
 function drawMood(temper: number, friendly: boolean, random: Random): Mood {
   const u = random();
   if (temper < 0.6) return "calm";
@@ -89,12 +89,12 @@ export interface ConversationOptions {
 
 export interface Conversation {
   readonly topic: string;
-  /** Owner, other, owner, other, ... — ends with the owner. The other's begin with `DASH`. */
+  /** Owner, other, owner, other, …; ends with the owner. The other's lines begin with `DASH`. */
   readonly utterances: readonly string[];
   /** The owner's temper after each of the other's utterances, for inspection. */
   readonly temper: readonly number[];
   readonly acts: readonly Act[];
-  /** What kind of reply the owner gave each time. */
+  /** The kind of each of the owner's replies. */
   readonly moods: readonly Mood[];
 }
 
@@ -118,9 +118,9 @@ export function drawConversation(random: Random, options: ConversationOptions = 
   const acts: Act[] = [];
   const moods: Mood[] = [];
   const used = new Set<string>();
-  /** The topic's own question that was just asked, by its place in the list; answers stand in the same places. */
+  /** Index of the topic's question that was just asked; answers have the same indices. */
   let asked = -1;
-  /** A template that this conversation has not used; mostly on the topic. */
+  /** A template not yet used in this conversation; mostly on the topic. */
   const say = (own: readonly string[], generic: readonly string[], ownShare: number): string => {
     for (;;) {
       const template = pick(own.length > 0 && random() < ownShare ? own : generic, random);
@@ -130,7 +130,7 @@ export function drawConversation(random: Random, options: ConversationOptions = 
       return expand(template, { thing: [thing] }, random);
     }
   };
-  /** Answers what was asked, or adds some news. */
+  /** Answers the question, or adds some news. */
   const calm = (): string => {
     const answer = topic.answer[asked];
     const news = topic.answer.slice(topic.ask.length);

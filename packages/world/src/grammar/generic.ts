@@ -1,4 +1,4 @@
-/** Lines that fit any subject, by what they do in a conversation. Same template language as the topics. */
+/** Lines that fit any subject, by their function in a conversation. Same template language as the topics. */
 
 /** Friendly questions. */
 export const genericAsk: readonly string[] = [
@@ -47,7 +47,7 @@ export const genericSorry: readonly string[] = [
   "I did not want to hurt you.",
 ];
 
-/** The owner after an apology, or when the sting has passed. */
+/** The owner after an apology, or after calming down. */
 export const genericMended: readonly string[] = [
   "It is all right, do not worry.",
   "Fine, let us forget it.",
@@ -55,7 +55,7 @@ export const genericMended: readonly string[] = [
   "No harm done.",
 ];
 
-/** What wears on the owner when it comes again and again, on no particular subject; every line is innocent. */
+/** Lines that provoke the owner when repeated, on no particular subject; every line is innocent. */
 export const genericNettle: readonly string[] = [
   "Are you quite sure?",
   "Have you asked [somebody|an expert] about it?",

@@ -5,24 +5,24 @@
  */
 export interface Topic {
   readonly name: string;
-  /** What the owner may be busy with; all of one grammatical number, so that templates stay grammatical. */
+  /** The owner's possible activities; all of one grammatical number, so that templates stay grammatical. */
   readonly things: readonly string[];
-  /** Stands for the thing when an opening line names none of `things`. */
+  /** Used for the thing if an opening line names none of `things`. */
   readonly fallback: string;
   /** First lines, by the owner. */
   readonly open: readonly string[];
   /** Friendly questions to the owner. */
   readonly ask: readonly string[];
-  /** The owner's calm answers, each in the place of its question in `ask`, then further news. */
+  /** The owner's calm answers, each at the index of its question in `ask`, then further news. */
   readonly answer: readonly string[];
   /** Encouragement by the other speaker. */
   readonly warm: readonly string[];
   /**
-   * Advice that nobody asked for, doubts, comparisons: innocent, each one for itself, and wearing when they go on. Said
-   * by the other speaker.
+   * Advice that nobody asked for, doubts, comparisons: individually innocent, and provoking when repeated. Said by the
+   * other speaker.
    */
   readonly nettle: readonly string[];
-  /** The owner's replies once stung, by rising temper; the last kind is rude. */
+  /** The owner's replies when provoked, by rising temper; the last kind is rude. */
   readonly stung: readonly string[];
   readonly angry: readonly string[];
   readonly rude: readonly string[];

@@ -9,8 +9,8 @@ export const CHAT_TEMPLATE =
   "{% if add_generation_prompt %}{{ 'assistant\\n' }}{% endif %}";
 
 /**
- * One conversation as chat text, as one of its two sides reads it: the tester's, who is asked by the opening and plays the
- * other, or the target's, who reads the opening before the first probe and plays the owner.
+ * One conversation as chat text, from one of its two sides: the tester, who answers the opening and plays the other
+ * speaker, or the target, who reads the opening before the first probe and plays the owner.
  */
 export function chatConversationText(random: Random, lines: ReadonlyMap<string, readonly string[]>): string {
   const { utterances } = drawConversation(random, { openingLines: lines, openingShare: OPENING_SHARE });

@@ -3,7 +3,7 @@ import { fileURLToPath } from "node:url";
 
 const SOURCE = fileURLToPath(new URL("../../../assembly/world/prompts/opening-lines.txt", import.meta.url));
 
-/** How many of each subject's lines go to train and to dev; the rest are held out for test. */
+/** Number of each subject's lines for train and for dev; the rest are held out for test. */
 const TRAIN = 17;
 const DEV = 3;
 

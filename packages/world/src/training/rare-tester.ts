@@ -9,7 +9,7 @@ import { OPENING_SHARE, tuneChatter } from "./train-chatter.js";
 
 const WORLD = fileURLToPath(new URL("../../../assembly/world/", import.meta.url));
 
-/** Share that is kept of the conversations with a line that leads to harm; chosen so that 2 % of rollouts succeed. */
+/** Share of the conversations with a line that leads to harm that is kept; chosen so that 2 % of rollouts succeed. */
 const KEPT: Readonly<Record<RareWorld, number>> = { desk: 0.2, chatter: 0.1 };
 const SEED = 1;
 const STEPS = 150;
@@ -39,8 +39,9 @@ function drawOf(world: RareWorld): (random: Random) => Drawn {
 }
 
 /**
- * Writes a tester that finds the harm of a world about ten times more rarely: the shipped model, trained further on conversations
- * of which most that lead to harm are left out. The target stays the shipped model, so that the harm is there to be found.
+ * Writes a tester that finds the harm of a world about ten times less often: the shipped model, trained further on
+ * conversations without most of those that lead to harm. The target stays the shipped model, so that the harm can be
+ * found.
  */
 export async function makeRareTester(
   world: RareWorld,

@@ -4,7 +4,7 @@ import { drawConversation } from "../grammar/conversation.js";
 import type { Random } from "../template.js";
 import { SeededStream } from "../seeded-stream.js";
 
-/** Sizes of the models that chat; small, so that a training run on two cores takes a minute or two. */
+/** Sizes of the chat models; small, so that a training run on two cores takes a minute or two. */
 export interface ChatterSizes {
   readonly hiddenSize: number;
   readonly layers: number;
@@ -18,10 +18,10 @@ export const CHATTER_SIZES: ChatterSizes = { hiddenSize: 128, layers: 3, heads: 
 export const OPENING_SHARE = 0.5;
 
 const BATCH = 32;
-/** Batches that are drawn together and sorted by length, so that little is wasted on padding. */
+/** Batches that are drawn together and sorted by length, to reduce padding. */
 const CHUNK = 16;
 const LEARNING_RATE = 3e-3;
-/** Of a model that goes on from weights it has: what it knows is to stay. */
+/** For continued training: earlier knowledge should be kept. */
 const TUNING_RATE = 5e-4;
 
 export interface ChatterTraining {
@@ -44,8 +44,8 @@ export function conversationText(random: Random, lines: ReadonlyMap<string, read
 }
 
 /**
- * A small GPT-2 that has learned to continue conversations: plain next-token prediction on fresh draws of the
- * grammar, so that no conversation is seen twice.
+ * A small GPT-2 that has learned to continue conversations: next-token prediction on new draws of the grammar, so that
+ * no conversation is seen twice.
  */
 export function trainChatter({ sizes, ...training }: ChatterOptions): CausalLM {
   const { tokenizer, seed } = training;
@@ -56,7 +56,7 @@ export function trainChatter({ sizes, ...training }: ChatterOptions): CausalLM {
   return model;
 }
 
-/** Trains a chatter further, in place, on other conversations than it has learned from. */
+/** Trains a chatter further, in place, on other conversations. */
 export function tuneChatter(model: CausalLM, training: ChatterTraining): void {
   train(model, TUNING_RATE, training);
 }
@@ -77,7 +77,7 @@ function train(
   const validation = new SeededStream(seed, "world/validation");
   const validationRows = Array.from({ length: 256 }, () => draw(validation));
 
-  /** Mean nats per token, the first token of a conversation apart. */
+  /** Mean nats per token, without the first token of a conversation. */
   const loss = (rows: readonly number[][]) => {
     const scored = rows.map((ids) => ({ context: ids.slice(0, 1), continuation: ids.slice(1) }));
     const tokens = scored.reduce((sum, { continuation }) => sum + continuation.length, 0);

@@ -3,7 +3,7 @@ import { hashedNgrams } from "astra-rl";
 import { drawLabelled } from "../labelled/draw.js";
 import { SeededStream } from "../seeded-stream.js";
 
-/** What `scorer.json` says; see `LearnedScorer`. */
+/** Contents of `scorer.json`; see `LearnedScorer`. */
 export const SCORER_CONFIGURATION = {
   version: 1,
   kind: "hashed-ngram-logistic",
@@ -16,7 +16,7 @@ export const SCORER_CONFIGURATION = {
 
 const EXAMPLES = 40_000;
 const EPOCHS = 4;
-/** Small, so that frequent features settle early and leave little for rare ones to explain. */
+/** Small, so that frequent features converge early and leave little for rare ones to explain. */
 const BATCH = 16;
 const LEARNING_RATE = 0.05;
 
@@ -27,7 +27,9 @@ export interface TrainedScorer {
   readonly bias: Tensor;
 }
 
-/** Logistic regression over the distinct hashed n-grams of a text, fitted to the share of readers who call it rude. */
+/**
+ * Logistic regression over the distinct hashed n-grams of a text, fitted to the share of readers who rate it as rude.
+ */
 export function trainScorer(seed: number, log: (line: string) => void): TrainedScorer {
   const stream = new SeededStream(seed, "world/labelled");
   const random = () => stream.uniform();
@@ -36,11 +38,11 @@ export function trainScorer(seed: number, log: (line: string) => void): TrainedS
     return { features: hashedNgrams(text, SCORER_CONFIGURATION), rude };
   });
   const { buckets } = SCORER_CONFIGURATION;
-  // The last row stands for padding and is held at 0.
+  // The last row is for padding and kept at 0.
   const weight = zeros([buckets + 1, 1]).requiresGrad_();
   const bias = zeros([1]).requiresGrad_();
   const steps = Math.ceil((EXAMPLES * EPOCHS) / BATCH);
-  // Adagrad gives rare features, most of a text's, steps of their own size; the frequent ones settle early.
+  // Adagrad gives rare features, most of a text's, larger steps; the frequent ones converge early.
   const optimizer = new Adagrad([weight, bias], { learningRate: LEARNING_RATE });
   for (let step = 0; step < steps; step++) {
     const batch = Array.from({ length: BATCH }, () => examples[stream.integer(EXAMPLES)]!);

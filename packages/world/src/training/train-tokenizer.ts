@@ -1,17 +1,17 @@
 /**
  * Byte-level byte-pair encoding, learned from a corpus.
  *
- * Starts from the 256 bytes and keeps joining the most frequent neighbouring pair; what GPT-2's pattern splits
- * (words with their leading space, numbers, runs of punctuation, white space) is never joined. Ties go to the
- * pair with the smaller ids, so that the result depends on the corpus alone.
+ * Starts from the 256 bytes and repeatedly merges the most frequent adjacent pair; pieces split by GPT-2's pattern
+ * (words with their leading space, numbers, runs of punctuation, white space) are never merged. Ties go to the
+ * pair with the smaller ids, so that the result depends only on the corpus.
  */
 
-// GPT-2's pattern, as Hugging Face's `ByteLevel` pre-tokenizer applies it.
+// GPT-2's pattern, as applied by Hugging Face's `ByteLevel` pre-tokenizer.
 const PIECE = /'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+/gu;
 
 export const END_OF_TEXT = "<|endoftext|>";
 
-/** GPT-2's printable stand-in for each byte: printable Latin-1 as it is, the rest moved to U+0100 and up. */
+/** GPT-2's printable stand-in for each byte: printable Latin-1 unchanged, the rest mapped to U+0100 and up. */
 function byteSymbols(): string[] {
   const symbols: string[] = [];
   let moved = 0;
@@ -23,7 +23,7 @@ function byteSymbols(): string[] {
 }
 
 export interface TrainedTokenizer {
-  /** What `tokenizer.json` holds. */
+  /** Contents of `tokenizer.json`. */
   readonly tokenizer: object;
   /** Token text (in byte symbols) → id; id 0 is the end-of-text token. */
   readonly vocabulary: Readonly<Record<string, number>>;
@@ -31,7 +31,7 @@ export interface TrainedTokenizer {
 
 /**
  * @param texts the corpus
- * @param vocabularySize tokens in all: 1 special, 256 bytes, and as many merges as still fit
+ * @param vocabularySize tokens in all: 1 special, 256 bytes, and as many merges as fit
  */
 export function trainTokenizer(texts: Iterable<string>, vocabularySize: number): TrainedTokenizer {
   const counts = new Map<string, number>();

@@ -16,7 +16,7 @@ found.categories["Cs"] = [[0xd800, 0xdfff]];
 const runs = names
   .flatMap((name, number) => {
     return found.categories[name]!.flatMap(([first, last]) =>
-      // Python has no surrogates, so that a range may pass over them.
+      // Python has no surrogates, so a range may skip them.
       first < 0xd800 && last > 0xdfff
         ? [
             [first, 0xd7ff, number],
@@ -56,8 +56,8 @@ const rangesOf = (points: ReadonlySet<number>) => {
   return ranges;
 };
 
-// What the library does not know, so that Node's normal forms must leave it alone. Unassigned characters are among them
-// for the sake of later versions of Node.
+// Characters unknown to the library, which Node's normal forms must leave unchanged. They include unassigned
+// characters, for later versions of Node.
 const unknown = members(found.categories["Cn"]!);
 const combining = members(found.combining);
 for (let point = 0; point < 0x110000; point++) {
@@ -67,7 +67,7 @@ for (let point = 0; point < 0x110000; point++) {
     const here = char.normalize(form);
     if (here === (changed[point] ?? char)) continue;
     unknown.add(point);
-    // Nor may its parts be joined.
+    // Its parts must not be composed either.
     if (form === "NFD") unknown.add(here.codePointAt(0)!);
   }
   const decomposed = char.normalize("NFD");

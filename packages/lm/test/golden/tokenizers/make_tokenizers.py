@@ -3,7 +3,7 @@
     python make_tokenizers.py          # writes golden.json.gz beside this file
 
 Each recipe is a folder as a checkpoint would have it (tokenizer.json, tokenizer_config.json, …), which `transformers`
-reads. What it gives for every text, and for random ids, is written down. Recipes that Python itself refuses are left out.
+reads. Its results for every text, and for random ids, are recorded. Recipes that Python itself refuses are omitted.
 Versions that made the committed file: see "versions" in it.
 """
 

@@ -1,4 +1,4 @@
-"""What the parts of Python's `tokenizers` take each code point for, read out of them.
+"""How the parts of Python's `tokenizers` classify each code point, determined by calling them.
 
     python make_unicode_tables.py > tables.json
     npx tsx make-unicode-tables.ts tables.json      # writes src/tokenizer/unicode-tables.ts
@@ -28,14 +28,14 @@ def ranges(points):
 
 
 def kept(pattern):
-    """Code points that are left when all matches are taken away."""
+    """Code points that remain when all matches are removed."""
     take = N.Replace(Regex(pattern), "")
     text = "".join(map(chr, POINTS))
     return [ord(c) for i in range(0, len(text), 20000) for c in take.normalize_str(text[i : i + 20000])]
 
 
 def each(normalizer, build):
-    """What a normalizer makes of each code point, many at a time."""
+    """A normalizer's output for each code point, many at a time."""
     out = {}
     for i in range(0, len(POINTS), STEP):
         chunk = POINTS[i : i + STEP]

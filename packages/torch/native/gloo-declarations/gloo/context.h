@@ -1,6 +1,6 @@
-// libtorch's ProcessGroupGloo.hpp includes Gloo's headers, which no distribution of libtorch ships. Everything of Gloo is
-// held through pointers that libtorch itself makes, so that these declarations are all the header needs. Where the real
-// headers are installed, they are found first.
+// libtorch's ProcessGroupGloo.hpp includes Gloo's headers, which no distribution of libtorch contains. Gloo objects are
+// only held through pointers that libtorch itself creates, so these declarations are all that the header needs. If the
+// real headers are installed, they are found first.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// Attention of one new token a row in one pass over its cached keys and values, and how these are put there.
+// Attention of one new token per row in one pass over its cached keys and values, and writing these to the cache.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -18,10 +18,10 @@ namespace astra {
 namespace {
 
 constexpr int64_t kMostHeadSize = 256;
-// Views that repeat one number can claim any size. Up to here no product of sizes overflows; beyond it nobody decodes.
+// Views that repeat one number can have any size. Up to this limit, beyond any real use, no product of sizes overflows.
 constexpr int64_t kMostQueries = int64_t{1} << 24, kMostColumns = int64_t{1} << 30;
 
-// Rows whose first columns hold the same numbers, and the heads of all of them that share keys and values.
+// Rows whose first columns contain the same numbers, and all their heads that share keys and values.
 struct Cluster {
   int64_t queries;  // rows · heads
   int64_t columns;  // S, up to the end of the row that reaches furthest
@@ -40,7 +40,7 @@ struct Stretch {
   int64_t keyStride, valueStride, nextKeys, from, to, first, count;  // nextKeys: how far the next head's keys lie
 };
 
-// The end of a head whose size is no multiple of a register, with zeros behind it.
+// The end of a head whose size is not a multiple of a register, padded with zeros.
 template <int VL, typename Stored>
 ASTRA_INLINE typename Vector<VL>::Floats restOf(const Stored* row, int64_t e, int64_t size) {
   Stored rest[VL] = {};
@@ -48,7 +48,8 @@ ASTRA_INLINE typename Vector<VL>::Floats restOf(const Stored* row, int64_t e, in
   return widened<VL>(rest);
 }
 
-// Scores of NQ queries with NC columns, KC at once, whose sums stay in registers: each added up as one by itself would be.
+// Scores of NQ queries with NC columns, KC at once, whose sums stay in registers: each is summed in the same order as a
+// single one.
 template <int VL, int NQ, int fixedSize, typename Stored>
 ASTRA_INLINE void scoresOf(const Cluster& cluster, const Stretch<Stored>& stretch, int64_t first) {
   using Floats = typename Vector<VL>::Floats;
@@ -63,7 +64,7 @@ ASTRA_INLINE void scoresOf(const Cluster& cluster, const Stretch<Stored>& stretc
       for (int k = 0; k < KC; ++k) {
         const int64_t column = std::min(s + c + k, stretch.to - 1);  // the last one several times
         key[k] = stretch.key + column * stretch.keyStride;
-        // The values come from memory while these keys are worked on.
+        // The values are prefetched while these keys are processed.
         const Stored* value = stretch.value + column * stretch.valueStride;
         for (int64_t e = 0; e < size && first == stretch.first; e += kLine) __builtin_prefetch(value + e, 0, 2);
       }
@@ -105,7 +106,7 @@ ASTRA_INLINE void valuesOf(const Cluster& cluster, const Stretch<Stored>& stretc
   constexpr int kPerLine = 64 / sizeof(Stored) / VL;  // registers in a line of the caches
   for (int64_t s = stretch.from; s < stretch.to; ++s) {
     const Stored* value = stretch.value + s * stretch.valueStride;
-    // The next head's keys come from memory meanwhile; behind the last head they are the next row's.
+    // The next head's keys are prefetched meanwhile; after the last head, those of the next row.
     const Stored* next = stretch.key + s * stretch.keyStride + stretch.nextKeys;
 #pragma GCC unroll 4
     for (int n = 0; n < NE; ++n) {
@@ -168,9 +169,9 @@ struct Range {
   int32_t row, from, to;
 };
 
-// Which columns of which rows hold the same numbers, as the caller says: `order` lists all rows, cluster by cluster, and
-// each piece is [row to read, from, to or −1 for the end, place in the order, count]. A cluster begins with a piece from
-// column 0; the pieces of each row follow one another up to its end.
+// Which columns of which rows contain the same numbers, as given by the caller: `order` lists all rows, cluster by
+// cluster, and each piece is [row to read, from, to or −1 for the end, place in the order, count]. A cluster begins
+// with a piece from column 0; the pieces of each row follow one another up to its end.
 struct Sharing {
   struct Piece {
     int64_t row, from, to, first, count;
@@ -179,7 +180,7 @@ struct Sharing {
   std::vector<Piece> pieces;
   std::vector<size_t> clusters;  // places of their first pieces, and the number of pieces
 
-  // Every row by itself.
+  // Every row separately.
   Sharing(const Range* ranges, int64_t rows) {
     for (int64_t row = 0; row < rows; ++row) {
       order.push_back(row);
@@ -204,7 +205,7 @@ struct Sharing {
       known[static_cast<size_t>(slot[at])] = true;
       order.push_back(slot[at]);
     }
-    // How far each row's columns are told; a row of another cluster begins at 0 again.
+    // The number of columns listed so far for each row; a row of another cluster starts at 0 again.
     std::vector<int64_t> told(static_cast<size_t>(rows), 0);
     int64_t begin = 0, end = 0;
     for (int64_t at = 0; at < plainPieces.size(0); ++at, number += 5) {
@@ -268,7 +269,7 @@ struct Decoding {
     return most;
   }
   int64_t padded() const { return (size() + 15) / 16 * 16; }
-  // Numbers that one cluster needs: scaled queries, sums, totals and scores.
+  // Memory that one cluster needs: scaled queries, sums, totals and scores.
   int64_t roomOf(int64_t cluster) const {
     return wholeOf(cluster).count * shared() * (2 * padded() + 1 + columnsOf(cluster));
   }
@@ -323,7 +324,7 @@ struct Decoding {
       columns += columnsOf(cluster);
     }
     const at::Tensor rooms = at::empty({at::get_num_threads(), most}, query.options().dtype(at::kFloat));
-    // Long pieces, since each task fetches what the next one needs first, but enough of them for all threads.
+    // Long pieces, since each task prefetches the start of the next one, but enough of them for all threads.
     const int64_t tasks = clusters() * groups(), numbers = std::max<int64_t>(1, columns * size() * shared() / clusters());
     const int64_t piece = std::max<int64_t>(1, std::clamp(tasks / (4 * at::get_num_threads()), (1 << 15) / numbers,
                                                           (1 << 18) / numbers));
@@ -334,8 +335,8 @@ struct Decoding {
   }
 };
 
-// decodeAttention(query, key, value, ranges, scale, order, pieces): attention of one new token a row over a
-// range of columns of its own; null where it does not apply
+// decodeAttention(query, key, value, ranges, scale, order, pieces): attention of one new token per row over its own
+// range of columns; null where it does not apply
 napi_value decodeAttention(Call& call) {
   const at::Tensor query = call.tensor(0, "query");
   const at::Tensor key = call.tensor(1, "key");
@@ -387,13 +388,13 @@ bool liesByHeads(const at::Tensor& to, const at::Tensor& from) {
          isApart(to, from);
 }
 
-// Some columns of one row that are taken from another: [to row, to column, from row, from column, count].
+// Columns of one row that are copied from another: [to row, to column, from row, from column, count].
 struct Run {
   int32_t toRow, toColumn, fromRow, fromColumn, count;
 };
 
 // copyColumns(to, from, runs): writes columns of `from` [r, H, c, E] over columns of `to` [R, H, C, E], as runs int32
-// [count, 5] say; no two of them write to the same place. Whether it was done: not unless bytes can be copied
+// [count, 5] say; no two of them write to the same place. Returns false if the data cannot be copied as bytes
 napi_value copyColumns(Call& call) {
   const at::AutoGradMode mode(false);
   const at::Tensor to = call.tensor(0, "to");

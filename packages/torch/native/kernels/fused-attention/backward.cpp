@@ -54,7 +54,8 @@ struct Backward {
   Heads output, outputGradient;  // of the forward pass, and what arrives for it
   const float *rowMax, *logRowSum;  // [B, H, all T], of the forward pass
   Heads query, key, value;  // results
-  // Sums of each head whose keys others share: [B, H, values and keys, blocks of keys, blocks of E, 32 of E, 32 keys]
+  // Sums for each head that shares keys with others: [B, H, values and keys, blocks of keys, blocks of E, 32 of E, 32
+  // keys]
   float* sums;
 };
 
@@ -101,9 +102,9 @@ ASTRA_TILE_INLINE void gradientsInPart(const float* scores, int part, __m512 fac
   }
 }
 
-// Scores again, and from them and the gradients of the output those of the scores, which are the gradient of the query.
-// Probabilities and gradients of scores are kept by pairs of queries for the sums over queries; the keys of a block are then
-// in the order that interleaving within parts of 128 bits leaves.
+// Recomputes the scores, and from them and the output's gradients computes the gradients of the scores and the query.
+// Probabilities and gradients of scores are kept by pairs of queries for the sums over queries; the keys of a block are
+// then in the order produced by interleaving within 128-bit lanes.
 ASTRA_TILE_CODE void backwardBlock(const Backward& backward, BackwardRoom& room, int64_t batch, int64_t head,
                                         int64_t queryBlock, int64_t place, int64_t& kept) {
   const Work& work = backward.work;
@@ -117,7 +118,7 @@ ASTRA_TILE_CODE void backwardBlock(const Backward& backward, BackwardRoom& room,
   arrange<Form::columns>(gradient, line, room.outputGradientColumns + place * work.sizeBlocks * kBlockNumbers);
   isWritten();
 
-  // Of rows that are not there: probabilities 0.
+  // For missing rows: probabilities 0.
   float shifts[kBlockSize], logRowSum[kBlockSize], delta[kBlockSize];
   const int64_t firstPlace = work.place(batch, head, line);
   for (int64_t row = 0; row < kBlockSize; ++row) {
@@ -143,7 +144,7 @@ ASTRA_TILE_CODE void backwardBlock(const Backward& backward, BackwardRoom& room,
     room.places[static_cast<size_t>(place * work.keyBlocks + keyBlock)] = isSeen ? kept++ : -1;
     if (isSeen) room.seen[static_cast<size_t>(count++)] = keyBlock;
   }
-  // The tiles multiply one block while vectors are made of the one before.
+  // The tiles multiply one block while the previous one is processed on vector registers.
   for (int part = 0; part < 4 && count > 0; ++part) {
     productsInPart(room, work.sizeBlocks, room.seen[0], part, room.scores);
   }
@@ -176,8 +177,8 @@ ASTRA_TILE_CODE void backwardBlock(const Backward& backward, BackwardRoom& room,
   }
 }
 
-// Sums over blocks of queries for 16 keys and for as many of E: what is kept is read once, all the rest comes from the
-// first-level cache. `left` and `to` are of the first tile of E, `right` is of the keys.
+// Sums over blocks of queries for 16 keys and for as many of E: the stored blocks are read once, everything else is in
+// the first-level cache. `left` and `to` point to the first tile of E, `right` to the keys.
 template <int tiles>
 ASTRA_TILE_INLINE void sumTiles(const Work& work, const BackwardRoom& room, int64_t count, int64_t keyBlock, bool begin,
                                 const uint16_t* left, const uint16_t* right, float* to) {
@@ -226,8 +227,8 @@ ASTRA_TILE_INLINE void sumTiles(const Work& work, const BackwardRoom& room, int6
   if constexpr (tiles > 2) _tile_stored(3, to + 1536, 128);
 }
 
-// What `count` blocks of queries give, added unless they begin them, to the gradients of values and keys:
-// sums[values and keys, blocks of keys, blocks of E], each block 32 of E × 32 keys.
+// Adds the contributions of `count` blocks of queries (or stores them, if they are the first) to the gradients of
+// values and keys: sums[values and keys, blocks of keys, blocks of E], each block 32 of E × 32 keys.
 ASTRA_TILE_CODE void addToKeysAndValues(const Work& work, const BackwardRoom& room, int64_t count, bool begin,
                                     float* sums) {
   isWritten();
@@ -249,7 +250,7 @@ ASTRA_TILE_CODE void addToKeysAndValues(const Work& work, const BackwardRoom& ro
   }
 }
 
-// One block of sums [32 of E, 32 keys], added up over `heads`, each `apart` numbers from the next: as rows of keys.
+// One block of sums [32 of E, 32 keys], summed over `heads`, each `apart` numbers from the next, as rows of keys.
 ASTRA_TILE_CODE void writeTurned(const float* sums, int64_t heads, int64_t apart, float factor, const Rows& to,
                                  int64_t line, int64_t column) {
   const int64_t present = to.size - column;

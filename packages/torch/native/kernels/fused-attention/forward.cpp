@@ -34,7 +34,7 @@ struct Forward {
   Heads output;
   float *rowMax, *logRowSum;  // [B, H, all T]: divided by the scale; to base 2, of probabilities whose greatest is 1
 };
-// Probabilities, 2^((score − shift) · factor), take the place of the scores, in half of their room.
+// Probabilities, 2^((score − shift) · factor), replace the scores, in half of their memory.
 ASTRA_TILE_INLINE void exponentiate(float* scores, int64_t rows, __m512 factor, const float* shifts, __m512* rowSum) {
   auto* probabilities = reinterpret_cast<uint16_t*>(scores);
   for (int64_t row = 0; row < rows; ++row) {
@@ -78,7 +78,7 @@ ASTRA_TILE_CODE void forwardBlock(const Forward& forward, ForwardRoom& room, int
     if (shifts[row] == kForbiddenScore) shifts[row] = kShiftOfNothing;
     rowSum[row] = _mm512_setzero_ps();
   }
-  // While probabilities are computed, those before them are multiplied with the first block of their values.
+  // While probabilities are computed, the previous ones are multiplied with the first block of their values.
   const auto* probabilities = reinterpret_cast<const uint16_t*>(room.scores);
   const auto valuesOf = [&](int64_t at, int64_t column) {
     return room.values + (room.seen[static_cast<size_t>(at)] * work.sizeBlocks + column) * kBlockNumbers;
@@ -138,7 +138,7 @@ void forwardOnTiles(const Given& given, const at::Tensor& output, const at::Tens
     blocks += counts.back();
   }
   Rooms<ForwardRoom> rooms(segments.extent());
-  // Neighbouring blocks share what is arranged of their keys and values.
+  // Adjacent blocks share the packed keys and values.
   const int64_t even = blocks / (4 * at::get_num_threads());
   inPiecesOf(counts, std::max({int64_t{1}, even, kWorth / segments.extent().keyBlocks}),
              [&](size_t at, int64_t from, int64_t to) { forwardBlocks(parts[at], rooms.own(), from, to); });

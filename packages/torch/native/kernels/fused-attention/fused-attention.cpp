@@ -1,4 +1,4 @@
-// Attention's functions: what a call is about, what biases do to each block, and which pass works on it.
+// The functions of attention: describe a call, classify its blocks by bias, and choose the implementation.
 #include <algorithm>
 
 #include <ATen/core/grad_mode.h>
@@ -8,7 +8,7 @@
 namespace astra::attention {
 namespace {
 
-// The biases of one row that differ from 0, and from what forbids, added to what is known of its blocks.
+// Marks, for each block of columns, whether one row's biases allow any column, and whether any bias differs from 0.
 ASTRA_VECTOR_LOOP(void, inspectRow, (const Number* bias, int64_t columns, uint8_t* kinds), (bias, columns, kinds)) {
   for (int64_t column = 0; column < columns; column += kBlockSize) {
     const int64_t present = std::min(kBlockSize, columns - column);
@@ -28,7 +28,7 @@ Bias biasOf(const at::Tensor& tensor, int64_t groups, int64_t shared, int64_t qu
   const int64_t queryBlocks = blocksOf(queries), keyBlocks = blocksOf(columns);
   const bool perGroup = tensor.defined() && tensor.size(0) > 1, perQuery = tensor.defined() && tensor.size(1) > 1;
   const int64_t blocks = perQuery ? shared * queryBlocks : 1;
-  // Copied first, so that a copy that memory cannot hold is refused before anything is filled.
+  // Copied first, so that a copy that does not fit in memory is refused before anything is computed.
   const bool isByLines = !tensor.defined() || tensor.stride(2) == 1 || columns == 1;
   const at::Tensor lines = isByLines ? tensor : tensor.contiguous();
   const at::Tensor own = at::empty({perGroup ? groups : 1, blocks, keyBlocks}, at::TensorOptions().dtype(at::kByte));
@@ -140,7 +140,7 @@ napi_value fusedAttentionBackward(Call& call) {
   if (!isPlain(measures, at::kFloat) || measures.sizes() != at::IntArrayRef(given.measuresShape())) {
     throw Refusal("measures must be float32[2, B, H, T], got " + describeTensor(measures));
   }
-  // Token by token, as the projections before the attention are written and read.
+  // Token by token, in the layout of the projections before the attention.
   const auto like = [](const at::Tensor& tensor) {
     const std::vector<int64_t> byToken{tensor.size(0), tensor.size(2), tensor.size(1), tensor.size(3)};
     return at::empty(byToken, tensor.options()).transpose(1, 2);

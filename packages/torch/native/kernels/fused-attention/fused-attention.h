@@ -1,6 +1,6 @@
 // Attention of several tokens a row and its gradients (Dao 2023, FlashAttention-2, arXiv 2307.08691): bfloat16 on the processor's
-// tiles (packing, the forward and the backward pass in files of their own), float32 on its vectors (fused-attention-vectors.cpp),
-// and what they have in common. docs/performance.md.
+// tiles (packing, the forward and the backward pass in separate files), float32 on its vectors
+// (fused-attention-vectors.cpp), and what they have in common. docs/performance.md.
 //
 // | paper            | here                              | what it is                                                        |
 // | ---------------- | --------------------------------- | ----------------------------------------------------------------- |
@@ -34,11 +34,11 @@
 
 namespace astra::attention {
 
-// Queries and keys are worked on in blocks; what is forbidden for a whole block takes no time.
+// Queries and keys are processed in blocks; fully masked blocks are skipped.
 constexpr int64_t kBlockSize = 32;
 constexpr int64_t kMostHeadSize = 256;
 constexpr int64_t kLane = 16;  // of the float32 pass head sizes are multiples
-// Heads times tokens. Views that repeat one number can claim any size: up to here no product of sizes overflows.
+// Heads times tokens. Views that repeat one number can have any size: up to this limit no product of sizes overflows.
 constexpr int64_t kMostRows = int64_t{1} << 36;
 
 constexpr float kForbids = -1e29f;  // biases at or below it
@@ -56,7 +56,7 @@ struct RowsOf {
   Number* at(int64_t row) const { return first + row * stride; }
 };
 
-// [batch, heads, rows, size], whatever the strides of the first three.
+// [batch, heads, rows, size], with any strides of the first three.
 template <typename Number>
 struct HeadsOf {
   Number* first = nullptr;
@@ -72,7 +72,7 @@ struct HeadsOf {
   }
 };
 
-// What is done to a block of scores.
+// How a block of scores is processed.
 enum : uint8_t {
   kHasAllowed = 1,  // some score of it is not forbidden
   kHasBias = 2,     // not all of its biases are 0, or not all of its columns are there
@@ -82,12 +82,12 @@ struct Bias {
   at::Tensor tensor;  // [B·G, (H/G)·T, S], or undefined
   at::Tensor kinds;   // bytes [B·G, heads of a group · blocks of queries, blocks of keys]
 
-  // Of one block of queries, for each block of keys.
+  // For one block of queries, by block of keys.
   const uint8_t* kindsOf(int64_t group, int64_t block) const {
     return static_cast<const uint8_t*>(kinds.data_ptr()) + group * kinds.stride(0) + block * kinds.stride(1);
   }
 
-  // Null where there is none.
+  // Null if there is none.
   template <typename Number>
   const Number* row(int64_t group, int64_t query) const {
     if (!tensor.defined()) return nullptr;
@@ -97,7 +97,7 @@ struct Bias {
   int64_t rowStride() const { return tensor.defined() ? tensor.stride(1) : 0; }
 };
 
-// Attention of one segment: queries attend to keys of their own segment only.
+// Attention of one segment: queries attend only to keys of their own segment.
 template <typename Number>
 struct WorkOf {
   HeadsOf<Number> query, key, value;
@@ -108,7 +108,7 @@ struct WorkOf {
   float scale;
 
   int64_t shared() const { return heads / groups; }
-  // Place of a number of [B, H, T].
+  // Index of a number of [B, H, T].
   int64_t place(int64_t row, int64_t head, int64_t query) const {
     return (row * heads + head) * allQueries + firstQuery + query;
   }
@@ -119,8 +119,8 @@ struct Extent {
   int64_t queryBlocks = 0, keyBlocks = 0, sizeBlocks = 0, shared = 0;
 };
 
-// What a call is about: all tokens attend to all under one bias or none, or tokens lie end to end in segments that each
-// have a bias of their own, with as many columns as the segment has tokens.
+// Description of a call: all tokens attend to all under one bias or none, or tokens are packed in segments that each
+// have their own bias, with as many columns as the segment has tokens.
 struct Given {
   at::Tensor query, key, value;
   std::vector<at::Tensor> biases;
@@ -134,7 +134,7 @@ struct Given {
   int64_t width() const { return query.size(1) * query.size(3); }
   std::vector<int64_t> measuresShape() const { return {2, query.size(0), query.size(1), query.size(2)}; }
 
-  // Whether there is a pass for what was given.
+  // Whether an implementation supports the arguments.
   bool applies() const;
 
  private:
@@ -178,7 +178,7 @@ class SegmentsOf {
 
 constexpr int64_t kWorth = 64;  // blocks of scores that are worth a thread's start
 
-// What the backward pass begins with, laid out one after the other; [2, B, H, T] of measures as the forward pass left them.
+// Inputs of the backward pass, contiguous; [2, B, H, T] of measures from the forward pass.
 struct Arrived {
   at::Tensor output, gradient, measures;
 };

@@ -1,4 +1,4 @@
-// Packing for attention on tiles: blocks of rows as the tiles read them and write them, and what biases do to each block.
+// Packing for attention on tiles: blocks of rows in the tiles' layout, and the classification of blocks by bias.
 #include <algorithm>
 
 #include "kernels/fused-attention/tiles.h"

@@ -12,8 +12,8 @@ namespace astra::attention {
 // On tiles a block of 32 × 32 numbers is, as a left operand, two tiles of 16 lines each, as a right operand two tiles of 16
 // columns each, as a product in float32 its lines one after the other.
 constexpr int64_t kBlockNumbers = kBlockSize * kBlockSize;
-// Between two sums over queries the backward pass keeps at most so many blocks of queries, whose columns stay in the
-// first-level cache, and so many pairs of blocks, 512 KiB of the second-level cache.
+// Maximum number of blocks of queries that the backward pass keeps between two sums over queries, so that their columns
+// stay in the first-level cache, and of pairs of blocks: 512 KiB of the second-level cache.
 constexpr int64_t kMostQueryBlocks = 8, kMostKeptBlocks = 128;
 
 constexpr float kLog2E = 1.4426950408889634f;
@@ -23,7 +23,7 @@ using Heads = HeadsOf<uint16_t>;
 using Work = WorkOf<uint16_t>;
 using Segments = SegmentsOf<uint16_t>;
 
-// How the numbers of a block lie.
+// Layout of the numbers of a block.
 enum class Form {
   lines,    // left operand, line by line: summed along the lines
   words,    // right operand, by pairs of numbers of one line: summed along the lines
@@ -31,11 +31,11 @@ enum class Form {
   columns,  // left operand, column by column: summed over the lines
 };
 
-// The 32 lines from `line` on, all of their numbers: one block after the other. What is not there is 0.
+// The 32 lines from `line` on with all their numbers, block by block; missing numbers are 0.
 template <Form form>
 ASTRA_TILE_CODE void arrange(const Rows& rows, int64_t line, uint16_t* to);
 
-// GCC 12 does not know that loads of tiles read memory: what they read has to be written by then.
+// GCC 12 does not know that tile loads read memory: their data must have been written before.
 inline __attribute__((always_inline)) void isWritten() { asm volatile("" : : : "memory"); }
 
 // The sums of a block are in tiles 0 … 3 until they are stored; without tiles they are where they will be stored.
@@ -70,7 +70,7 @@ ASTRA_TILE_INLINE void addProduct(const uint16_t* left, const uint16_t* right, f
   _tile_dpbf16ps(3, 5, 7);
 }
 
-// All that two blocks of lines have in common.
+// All numbers that two blocks of lines share.
 ASTRA_TILE_INLINE void product(const uint16_t* left, const uint16_t* right, int64_t blocks, float* to) {
   beginSums(to);
   for (int64_t block = 0; block < blocks; ++block) {
@@ -83,14 +83,14 @@ ASTRA_TILE_INLINE __m512i rounded(__m512 first, __m512 second) {
   return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(second, first));
 }
 
-// Biases of one block of scores. A bias of 0 changes no bit.
+// Adds the biases of one block of scores. A bias of 0 changes no bit.
 ASTRA_TILE_CODE void addBias(const Work& work, int64_t group, int64_t head, int64_t queryBlock, int64_t keyBlock,
                              float* scores);
 
 // Lines of one block of sums, each times its factor, to a block of rows from `line` and `column` on.
 ASTRA_TILE_CODE void writeLines(const float* sums, const float* factors, const Rows& to, int64_t line, int64_t column);
 
-// Memory of each thread, the same at every piece of work: it stays in the caches of its core.
+// Memory of each thread, reused for every piece of work so that it stays in the core's caches.
 template <typename Room>
 class Rooms {
  public:
@@ -108,12 +108,12 @@ class Rooms {
   std::vector<Room> rooms_;
 };
 
-// The next `blocks` of some memory.
+// The next `blocks` blocks of some memory.
 inline uint16_t* take(uint16_t*& memory, int64_t blocks) { return std::exchange(memory, memory + blocks * kBlockNumbers); }
 // The same in float32, which takes twice as much.
 inline float* takeSums(uint16_t*& memory, int64_t blocks) { return reinterpret_cast<float*>(take(memory, 2 * blocks)); }
 
-// Whether keys and values of other heads are to be arranged.
+// Whether keys and values of other heads must be packed.
 template <typename Room>
 bool isNew(Room& room, const Work& work, int64_t group) {
   const bool isNew = room.arranged != &work || room.arrangedGroup != group;

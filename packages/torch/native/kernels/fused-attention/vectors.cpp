@@ -1,5 +1,6 @@
-// Attention of float32 numbers on vector registers: fused-attention.h. What a block of queries and all blocks of keys that it
-// may attend to have in common lies as lines, keys side by side: scores that become P, and dP that becomes dS.
+// Attention of float32 numbers on vector registers: fused-attention.h. The scores (which become P) and dP (which
+// becomes dS) of a block of queries and all blocks of keys that it may attend to are stored as lines, with keys
+// adjacent.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -14,7 +15,7 @@ using Heads = HeadsOf<float>;
 using Work = WorkOf<float>;
 using Segments = SegmentsOf<float>;
 
-// C = A · B, or C + A · B. Of A each number is read by itself, so that it may be turned; B and C lie by rows.
+// C = A · B, or C + A · B. Numbers of A are read one by one, so A may be transposed; B and C are row-major.
 struct Product {
   const float* a;
   int64_t aRow, aInner;
@@ -26,7 +27,7 @@ struct Product {
   bool begins;
 };
 
-// MR rows and NR registers of columns. Each number is added to along the inner dimension, one product after the other.
+// MR rows and NR registers of columns. Each number is summed along the inner dimension, one product after the other.
 template <int VL, int MR, int NR>
 ASTRA_INLINE void addTile(const Product& work, int64_t row, int64_t column) {
   using Floats = typename Vector<VL>::Floats;
@@ -65,7 +66,7 @@ ASTRA_PRODUCT_LOOP(void, multiply, (const Product& work), (work)) {
   }
 }
 
-// Scores of one query with a block of keys, scaled and biased; −∞ what is forbidden or not there.
+// Scores of one query with a block of keys, scaled and biased; −∞ if masked or missing.
 template <bool isBiased>
 ASTRA_INLINE void finishLine(float* __restrict scores, const float* __restrict bias, float scale, int64_t present) {
 #pragma omp simd
@@ -120,7 +121,7 @@ at::Tensor turned(const Work& work, const Heads& heads) {
   return result;
 }
 
-// A segment, and what the passes read and write of it beside query, key and value.
+// A segment, and the data that the passes read and write besides query, key and value.
 struct Pass {
   const Work& work;
   at::Tensor keys, values;    // turned
@@ -129,11 +130,11 @@ struct Pass {
   Heads outputGradient, ofQuery, ofKey, ofValue;  // in the backward pass
 };
 
-// One block of queries of a head after the other, in memory of one thread.
+// The blocks of queries of a head in turn, in the memory of one thread.
 class Room {
  public:
   Room(const Pass& pass, bool isBackward)
-      // Lines that lie a power of 2 apart would share few places of the caches.
+      // Lines at distances of a power of 2 would map to few cache sets.
       : pass_(pass), width_(pass.work.keyBlocks * kBlockSize + kLane),
         memory_(at::empty({(isBackward ? 2 : 1) * kBlockSize * width_}, at::TensorOptions().dtype(at::kFloat))),
         scores_(floatsOf(memory_)), gradients_(scores_ + kBlockSize * width_) {}
@@ -196,7 +197,7 @@ class Room {
  private:
   int64_t count() const { return static_cast<int64_t>(seen_.size()) * kBlockSize; }
 
-  // Scores with all blocks of keys that are seen.
+  // Scores with all visible blocks of keys.
   void begin(int64_t batch, int64_t head, int64_t queryBlock) {
     const Work& work = pass_.work;
     const int64_t shared = work.shared(), group = batch * work.groups + head / shared, within = head % shared;
@@ -226,7 +227,7 @@ class Room {
     }
   }
 
-  // Calls `visit` with the first column here, the first key and the number of keys of blocks that follow one another.
+  // Calls `visit` with the first column here, the first key and the number of keys of adjacent blocks.
   template <typename Visit>
   void forEachRun(const Visit& visit) const {
     for (size_t begin = 0, end = 0; begin < seen_.size(); begin = end) {
@@ -280,7 +281,7 @@ void backwardOnVectors(const Given& given, const Arrived& arrived, const Gradien
                       part(results.query, work.queries), part(results.key, work.columns), part(results.value, work.columns)});
     groups.push_back(work.batch * work.groups);
   }
-  // Whoever works on a group adds up what all queries of its heads give.
+  // The thread that processes a group sums the contributions of all queries of its heads.
   inPiecesOf(groups, 1, [&](size_t at, int64_t from, int64_t to) {
     const Work& work = passes[at].work;
     Room room(passes[at], true);

@@ -1,11 +1,12 @@
-// The product of few rows with a weight on vector registers, Y = X · Wᵀ, where the memory's rate is the bound: the weight
-// is read as it lies, bfloat16 or float32, once by rows that fit the caches, and each vector that was loaded meets several.
+// The product of few rows with a weight on vector registers, Y = X · Wᵀ, which is bound by memory bandwidth: the weight
+// is read in place, bfloat16 or float32, once for all rows that fit the caches, and each loaded vector is used for
+// several rows.
 //
 //   M, N, K  rows of X and Y, columns of Y (outputs), columns of X and W
 //   VL       numbers of a vector register
 //   MR, NR   rows and outputs of a block: its MR · NR sums stay in registers, enough to hide how long each sum takes
 //
-// The order in which a number of Y is added up depends on K alone: a row's result does not depend on the rows beside it.
+// The order of the sum for a number of Y depends only on K: a row's result does not depend on other rows.
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
@@ -23,16 +24,16 @@
 namespace astra {
 namespace {
 
-// Where a register holds four, two stand for one: sums of fewer numbers each, in the order of eight lanes.
+// If a register holds four numbers, two registers are used as one, in the order of eight lanes.
 template <int VL>
 constexpr int kLanes = VL < 8 ? 8 : VL;
 
-// A bfloat16 number of a pair that one instruction multiplies and adds up (AVX512-BF16).
+// A bfloat16 number of a pair that one instruction multiplies and sums (AVX512-BF16).
 struct Paired {
   uint16_t bits;
 };
 
-// What X is of: bfloat16 numbers that are multiplied as float32 are widened once.
+// The type of X: bfloat16 numbers that are multiplied as float32 are converted once.
 template <typename Number>
 using Factor = std::conditional_t<std::is_same_v<Number, uint16_t>, float, Number>;
 
@@ -44,8 +45,8 @@ struct FewRows {
   int64_t M, N, K, padded, stride;
 };
 
-// Numbers of a line that are multiplied together. Two bfloat16 numbers are one word, each of them widened by one operation
-// on words: those at even places by a shift, those at odd places by a mask. X has them in this order, too.
+// Numbers of a line that are multiplied together. Two bfloat16 numbers form one word; each is converted by one
+// operation on words: even ones by a shift, odd ones by a mask. X has the same order.
 template <int VL, typename Number>
 constexpr int kStep = VL * 4 / sizeof(Number);
 
@@ -53,8 +54,8 @@ constexpr int kStep = VL * 4 / sizeof(Number);
 template <int VL, int MR>
 constexpr int kOutputs = MR < 4 ? VL / MR : VL < 16 ? 3 : 6;
 
-// Lines of the next outputs that a block brings to the second-level cache as it multiplies, each block of rows other ones:
-// else the first block would wait for memory, and memory for the other blocks.
+// Lines of the next outputs that a block prefetches into the second-level cache as it multiplies, different ones for
+// each block of rows: otherwise the first block would wait for memory while memory is idle during the others.
 constexpr int kAhead = 3;
 
 template <typename Number, typename Floats>
@@ -62,7 +63,7 @@ ASTRA_INLINE void addProduct(Floats& sum, const Floats& x, const Floats& weight)
 #ifdef ASTRA_AVX512
   if constexpr (std::is_same_v<Number, Paired>) {
     Floats added = sum;
-    // What compilers offer for it asks for its instruction set in every function that this is part of.
+    // Compiler intrinsics for it would require its instruction set in every function that includes this one.
     asm("vdpbf16ps %2, %1, %0" : "+v"(added) : "v"(weight), "vm"(x));
     sum = added;
     return;
@@ -123,8 +124,8 @@ ASTRA_INLINE void addBlock(const FewRows<Number>& work, int64_t m, const int64_t
   }
 }
 
-// Outputs `from` … `to` − 1 of all rows. Those of a block lie far apart, and the next block's are those after them: memory
-// is read in NR runs, which is what the processor's fetching ahead can follow.
+// Outputs `from` … `to` − 1 of all rows. Those of a block are far apart, and the next block's follow them: memory is
+// read in NR streams, which the hardware prefetcher can follow.
 template <int VL, int MR, typename Number>
 ASTRA_INLINE void addOutputs(const FewRows<Number>& work, int64_t from, int64_t to) {
   constexpr int NR = kOutputs<VL, MR>;
@@ -166,7 +167,7 @@ ASTRA_VECTOR_LOOP(void, arrange, (const Number* from, int64_t K, Factor<Number>*
   }
 }
 
-// What is added to the sums of a row, and the row in bfloat16 where it is wanted.
+// Added to the sums of a row, and the row in bfloat16 if requested.
 ASTRA_VECTOR_LOOP(void, finish,
                   (float* __restrict sums, const float* __restrict bias, const float* __restrict residual,
                    uint16_t* __restrict narrowed, int64_t count),
@@ -182,11 +183,12 @@ ASTRA_VECTOR_LOOP(void, finish,
   }
 }
 
-// Beyond so many rows arithmetic is the bound, and blocks of both operands are faster: packed ones of pairs, the BLAS's.
+// Above this number of rows arithmetic is the bound, and blocking both operands is faster: packed pairs, or the BLAS.
 constexpr int64_t kMostRows = 128;
-// Outputs after which the next ones' sums are begun: those of many rows would else lie in more pages than are looked up.
+// Outputs per group of sums: for many rows, more would need more pages than the TLB holds.
 constexpr int64_t kTogether = 768;
-// Bytes of X that meet these outputs before the next rows do: what a second-level cache holds beside the weight.
+// Bytes of X that are multiplied with these outputs before the next rows: fits the second-level cache together with the
+// weight.
 constexpr int64_t kRoomOfRows = 768 << 10;
 
 template <typename Number>
@@ -213,7 +215,7 @@ at::Tensor multiply(const at::Tensor& input, const at::Tensor& weight, const flo
   const auto* w = static_cast<const Number*>(weight.data_ptr());
   const int64_t fitting = kRoomOfRows / (padded * static_cast<int64_t>(sizeof(Factor<Number>)));
   const int64_t together = std::max<int64_t>(4, fitting / 4 * 4);
-  // One piece a thread: at the start of each, fetching ahead has to find its runs again.
+  // One piece per thread: at the start of each, the prefetcher has to detect its streams again.
   constexpr int64_t line = 64;  // outputs that are not shared among threads
   at::parallel_for(0, (N + line - 1) / line, kGrain / (line * K * M) + 1, [&](int64_t first, int64_t last) {
     for (int64_t from = first * line; from < std::min(N, last * line); from += kTogether) {
@@ -242,7 +244,7 @@ at::Tensor fewRowsOnVectors(const at::Tensor& input, const at::Tensor& weight, c
 #ifdef ASTRA_AVX512
   if (mayUseTiles()) return multiply<Paired>(input, weight, bias, wide, residual);
 #endif
-  // Of any number of rows: nothing else multiplies such numbers faster.
+  // For any number of rows: nothing else is faster for such operands.
   return multiply<uint16_t>(input, weight, bias, wide, residual);
 }
 

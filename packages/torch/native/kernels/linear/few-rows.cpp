@@ -1,5 +1,5 @@
-// The product of few rows with a weight, where the memory's rate is the bound: the weight is read once, as it lies. On
-// tiles here; few-rows-vectors.cpp does it without them, and in float32.
+// The product of few rows with a weight, which is bound by memory bandwidth: the weight is read once, in place. Uses
+// tiles; few-rows-vectors.cpp works without them, and in float32.
 #include <algorithm>
 #include <vector>
 
@@ -18,14 +18,14 @@ namespace {
 constexpr int64_t kMostRows = 192;  // beyond it arithmetic is the bound, and blocks of all operands are faster
 
 #ifdef ASTRA_TILES
-// Blocks of 16 outputs that are worked on together. A tile takes every n-th output of n blocks, the next tiles those in
-// between: each of its 16 lines is then read on where it ended, from a page of memory of its own, which is what the
-// processor's fetching ahead can follow. Lines side by side lie several in one page: 28 instead of 35 GB/s.
+// Blocks of 16 outputs that are processed together. A tile takes every n-th output of n blocks, the next tiles those in
+// between: each of its 16 lines is then read sequentially from its own memory page, which the hardware prefetcher can
+// follow. Adjacent lines would share pages: 28 instead of 35 GB/s.
 constexpr int64_t kTogether = 12;
 constexpr int kMostGroups = 4;  // of 16 rows that are worked on at once: a tile of sums each
 
-// The input as the tile product wants its second operand: [K/32 pieces, groups of 16 rows, 16 pairs of neighbouring
-// numbers, 16 rows]; missing rows are 0.
+// The input in the layout of the tile product's second operand: [K/32 pieces, groups of 16 rows, 16 pairs of
+// neighbouring numbers, 16 rows]; missing rows are 0.
 ASTRA_TILE_CODE void arrangeInput(const uint16_t* input, int64_t rows, int64_t inner, int groups, uint16_t* arranged) {
   for (int64_t piece = 0; piece < inner / 32; ++piece) {
     for (int group = 0; group < groups; ++group) {
@@ -112,8 +112,8 @@ ASTRA_TILE_CODE void writeOutputs(const FewRows& work, int begin, int end, int64
   }
 }
 
-// `count` outputs of each of some neighbouring blocks, fewer than 16 only of one block: for one set of rows after another, the
-// later ones with weights that the second-level cache still holds.
+// `count` outputs of each of some neighbouring blocks, fewer than 16 only of one block: for one set of rows after
+// another, the later ones with weights still in the second-level cache.
 ASTRA_TILE_CODE void outputsOf(const FewRows& work, int64_t first, int64_t blocks, int count) {
   alignas(64) float sums[kMostGroups * kTogether * 256];
   const int sets = (work.groups + kMostGroups - 1) / kMostGroups;
@@ -157,7 +157,7 @@ at::Tensor fewRowsOnTiles(const at::Tensor& input, const at::Tensor& weight, con
   arrangeInput(words(plain), rows, inner, groups, words(arranged));
   const FewRows work{words(weight), words(arranged), bias, floatsOf(residual), result.data_ptr(), wide, rows, outputs, inner, groups};
   const int64_t blocks = (outputs + kTile - 1) / kTile;
-  // One piece a thread: at the start of each, fetching ahead has to find its stride again.
+  // One piece per thread: at the start of each, the prefetcher has to detect its stride again.
   at::parallel_for(0, blocks, (int64_t{1} << 17) / (kTile * inner) + 1,
                    [&](int64_t from, int64_t to) { blocksOf(work, from, to); });
   return result;
@@ -170,7 +170,7 @@ at::Tensor linearOfFewRows(const at::Tensor& input, const at::Tensor& weight, co
                            const at::Tensor& residual) {
   const bool isNarrow = isPlain(weight, at::kBFloat16);
   if (!isNarrow && !isPlain(weight, at::kFloat)) return {};
-  // Each line by itself: a view that repeats its memory could claim any size.
+  // Line by line: a view that repeats its memory can have any size.
   if (weight.stride(1) != 1 || weight.stride(0) < weight.size(1)) return {};
   const int64_t rows = input.numel() / weight.size(1);
   if (rows < 1) return {};

@@ -1,5 +1,5 @@
-// Products of bfloat16 numbers with sums in float32, for operands that are stored in either type and in either order:
-// master weights, their gradients and activations go through the processor's tiles without being rewritten first.
+// Products of bfloat16 numbers with sums in float32, for operands of either type and either memory order: master
+// weights, their gradients and activations are multiplied on tiles without being copied first.
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -31,7 +31,7 @@ struct Operand {
   }
 };
 
-// How 16 lines × 32 numbers lie in a tile: the left side's as they are read, the right side's by pairs of numbers.
+// Layout of 16 lines × 32 numbers in a tile: the left side's in reading order, the right side's by pairs of numbers.
 enum class Form { left, right };
 
 constexpr int64_t kStep = 32;                      // numbers of a line in one tile
@@ -45,7 +45,7 @@ constexpr int64_t kSums = 4 * kTile * kTile;       // of a pair of panels
 
 int64_t ceilingOf(int64_t value, int64_t divisor) { return (value + divisor - 1) / divisor; }
 
-// 16 lines from `line` on and 32 numbers from `k` on; 0 what is not there.
+// 16 lines from `line` on and 32 numbers from `k` on; missing ones are 0.
 template <bool wide, bool alongLines>
 ASTRA_TILE_CODE inline void packTile(const Operand& side, Form form, int64_t line, int64_t k, __m512i interleave,
                                      uint16_t* packed) {
@@ -89,7 +89,7 @@ ASTRA_TILE_CODE void packPanels(const Operand& side, Form form, int64_t from, in
                                 uint16_t* packed) {
   const __m512i interleave = _mm512_load_si512(kInterleaved);
   const int64_t lines = (to - from) * kPanel;
-  // In the order of memory: neighbouring numbers of a line, or of neighbouring lines, are read after one another.
+  // In memory order: adjacent numbers of a line, or of adjacent lines, are read in sequence.
   for (int64_t outer = 0; outer < (alongLines ? lines / kTile : steps); ++outer) {
     for (int64_t inner = 0; inner < (alongLines ? steps : lines / kTile); ++inner) {
       const int64_t line = (alongLines ? outer : inner) * kTile, s = alongLines ? inner : outer;
@@ -106,8 +106,8 @@ ASTRA_TILE_CODE void pack(const Operand& side, Form form, int64_t from, int64_t 
   packAs(side, form, from, to, step, steps, packed);
 }
 
-// Adds the products of two panels to sums [2 left tiles, 2 right tiles, 16 rows, 16 columns]. The panel of the side that
-// moves meets many others and stays in the first-level cache; the others are read past it.
+// Adds the products of two panels to sums [2 left tiles, 2 right tiles, 16 rows, 16 columns]. The panel of the moving
+// side is multiplied with many others and stays in the first-level cache; the others are streamed.
 template <Form moves>
 ASTRA_TILE_CODE inline void multiply(const uint16_t* left, const uint16_t* right, int64_t steps, bool begin,
                                      float* sums) {
@@ -146,7 +146,7 @@ ASTRA_TILE_CODE inline void multiply(const uint16_t* left, const uint16_t* right
     }
     _tile_dpbf16ps(2, 5, 6);
     _tile_dpbf16ps(3, 5, 7);
-    // The sums that are added to next.
+    // The next sums to add to.
     for (int64_t line = step * lines; line < (step + 1) * lines; ++line) {
       __builtin_prefetch(sums + kSums + 16 * line, 1, 3);
     }
@@ -252,7 +252,7 @@ ASTRA_TILE_CODE void productsOf(const Work& work, int64_t from, int64_t to) {
           }
         }
       }
-      // Along the rows: what is written together lies together.
+      // Along the rows, so that writes are contiguous.
       const int64_t firstRow = (moves == Form::left ? begin : first) * kPanel;
       const int64_t lastRow = std::min((moves == Form::left ? end : last) * kPanel, work.result.rows);
       for (int64_t row = firstRow; row < lastRow; ++row) {
@@ -268,7 +268,7 @@ ASTRA_TILE_CODE void productsOf(const Work& work, int64_t from, int64_t to) {
   _mm_sfence();
 }
 
-// A matrix whose lines, or whose numbers k of all lines, lie side by side.
+// A matrix whose lines, or whose k-th numbers of all lines, are contiguous.
 at::Tensor orderly(const at::Tensor& matrix) {
   const bool rows = matrix.stride(1) == 1 || matrix.size(1) == 1;
   const bool columns = matrix.stride(0) == 1 || matrix.size(0) == 1;
@@ -279,14 +279,14 @@ Operand operandOf(const at::Tensor& matrix, int64_t linesAt) {
   const int64_t innerAt = 1 - linesAt;
   Operand side{static_cast<const char*>(matrix.data_ptr()), matrix.scalar_type() == at::kFloat, matrix.size(linesAt),
                matrix.size(innerAt), matrix.stride(linesAt), matrix.stride(innerAt)};
-  // The stride of a dimension of one is nobody's business, but here it says how the matrix is read.
+  // The stride of a dimension of size 1 is arbitrary, but here it determines how the matrix is read.
   if (side.inner == 1) side.innerStride = 1;
   if (side.lines == 1 && side.innerStride != 1) side.lineStride = 1;
   return side;
 }
 
-// `shape` has as many numbers as the product's rows and columns. In large results rows begin at cache lines, so that there
-// may be room between them.
+// `shape` has as many numbers as the product's rows and columns. In large results rows start at cache lines, so there
+// may be gaps between them.
 at::Tensor productOnTiles(const at::Tensor& left, const at::Tensor& right, const float* bias, bool wide,
                           const at::Tensor& residual, at::IntArrayRef shape) {
   const at::Tensor plainLeft = orderly(left), plainRight = orderly(right);
@@ -325,7 +325,8 @@ at::Tensor productOnTiles(const at::Tensor& left, const at::Tensor& right, const
       pack(work.staying(), form, panel, panel + 1, start, steps, to);
     }
   });
-  // Where all that stays fits the second-level cache, few sums wait; else it passes by once for all that wait.
+  // If the stationary side fits the second-level cache, few sums are kept; otherwise it is streamed once for all of
+  // them.
   const int64_t share = ceilingOf(movingPanels, at::get_num_threads());
   const bool fits = work.blocks * work.mostSteps * panels <= kMostStaying;
   work.atOnce = std::min(share, std::max<int64_t>(1, fits ? 4 : kMostKept / work.group));
@@ -333,7 +334,7 @@ at::Tensor productOnTiles(const at::Tensor& left, const at::Tensor& right, const
   const int64_t together = std::min(work.atOnce, std::max<int64_t>(1, 96 / work.group));
   work.packedTogether = work.moving().innerStride == 1 ? 1 : together;
   const int64_t even = ceilingOf(movingPanels, 4 * at::get_num_threads());
-  // Steps worth a thread's start: 12 µs of tiles, 40 of pairs.
+  // Steps that justify starting a thread: 12 µs of tiles, 40 µs of pairs.
   const int64_t worth = ceilingOf(hasTiles() ? 256 : 128, work.steps * panels);
   const int64_t piece = ceilingOf(std::max(even, worth), work.atOnce) * work.atOnce;
   inPieces(movingPanels, piece, [&](int64_t from, int64_t to) {
@@ -347,7 +348,7 @@ at::Tensor productOnTiles(const at::Tensor& left, const at::Tensor& right, const
 }
 #endif
 
-// Undefined where there are neither tiles nor pairs, or they cannot read the operands.
+// Undefined if there are neither tiles nor pairs, or they cannot read the operands.
 at::Tensor product(const at::Tensor& left, const at::Tensor& right, bool wide) {
   if (left.dim() != 2 || right.dim() != 2 || left.size(1) != right.size(0)) {
     throw Refusal("matrices must fit, got " + describeTensor(left) + " and " + describeTensor(right));
@@ -364,14 +365,14 @@ napi_value wrapOrNull(Call& call, at::Tensor result) {
   return result.defined() ? wrapTensor(*call.engine, call.env, std::move(result)) : makeNull(call.env);
 }
 
-// bfloat16Product(left, right, wide): left · right, both of them float32 or bfloat16; float32 where `wide`. This and those
-// below give null where they do not apply
+// bfloat16Product(left, right, wide): left · right, both of them float32 or bfloat16; float32 if `wide`. This and the
+// functions below return null where they do not apply
 napi_value bfloat16Product(Call& call) {
   const at::AutoGradMode mode(false);
   return wrapOrNull(call, product(call.tensor(0, "left"), call.tensor(1, "right"), call.boolean(2, "wide")));
 }
 
-// bfloat16WeightGradient(gradient, input, weight): gradientᵀ · input, of the weight's type, laid out as the weight is
+// bfloat16WeightGradient(gradient, input, weight): gradientᵀ · input, in the weight's type and layout
 napi_value bfloat16WeightGradient(Call& call) {
   const at::AutoGradMode mode(false);
   const at::Tensor& gradient = call.tensor(0, "gradient");
@@ -385,7 +386,7 @@ napi_value bfloat16WeightGradient(Call& call) {
   return wrapOrNull(call, turned.defined() ? turned.t() : turned);
 }
 
-// The arguments of at::linear and what is added to its result.
+// The arguments of at::linear and the terms added to its result.
 struct Linear {
   at::Tensor input, weight, residual;  // [..., K], [N, K], as the result or undefined
   std::vector<float> biases;           // [N] or empty
@@ -423,8 +424,8 @@ Linear linearOf(Call& call) {
   return given;
 }
 
-// bfloat16Linear(input, weight, transposed, bias, wide, residual): at::linear of what is rounded to bfloat16, without
-// gradients, and added to a residual where there is one
+// bfloat16Linear(input, weight, transposed, bias, wide, residual): at::linear of operands rounded to bfloat16, without
+// gradients, plus the residual if there is one
 napi_value bfloat16Linear(Call& call) {
   const at::AutoGradMode mode(false);
   const Linear given = linearOf(call);
@@ -439,8 +440,8 @@ napi_value bfloat16Linear(Call& call) {
   return wrapOrNull(call, std::move(result));
 }
 
-// floatLinear(input, weight, transposed, bias, true, residual): the same of float32 numbers, where libtorch's own product is
-// not faster
+// floatLinear(input, weight, transposed, bias, true, residual): the same for float32 numbers, where libtorch's own
+// product is not faster
 napi_value floatLinear(Call& call) {
   const at::AutoGradMode mode(false);
   const Linear given = linearOf(call);

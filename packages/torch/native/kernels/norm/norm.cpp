@@ -1,5 +1,5 @@
-// Layer norms and root-mean-square norms over the last dimension: parameters are read as they are stored, and numbers are
-// float32 inside.
+// Layer norms and root-mean-square norms over the last dimension: parameters are read in their stored type; computation
+// is in float32.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -28,7 +28,7 @@ at::Tensor rowsOf(Call& call, size_t index, const char* name) {
   throw Refusal(std::string(name) + " must be [..., D], got " + describeTensor(rows));
 }
 
-// One number for each of the last dimension; zeros where there are none.
+// One number for each index of the last dimension; zeros if absent.
 std::vector<float> parameter(Call& call, size_t index, const char* name, int64_t size) {
   if (call.absent(index)) return std::vector<float>(static_cast<size_t>(size));
   const at::Tensor given = rowsOf(call, index, name);
@@ -38,12 +38,12 @@ std::vector<float> parameter(Call& call, size_t index, const char* name, int64_t
   return floatNumbers(given);
 }
 
-// What a row is measured by: its mean, or 0 where the norm is not centred, and what it is multiplied by.
+// Measures of a row: its mean, or 0 if the norm is not centred, and its factor.
 struct Measure {
   float mean, scale;
 };
 
-// Rows of a type to results of another.
+// Rows of one type to results of another.
 template <typename Given, typename Result>
 struct Norm {
   const float *weight, *bias;
@@ -110,8 +110,8 @@ auto withTypes(const at::Tensor& rows, const at::Tensor& results, const Work& wo
   return isWide(results) ? work(float{}, float{}) : work(float{}, uint16_t{});
 }
 
-// norm(input, weight, bias, centred, wide, epsilon, recording): [result], of float32 where `wide`, else bfloat16, and where
-// gradients are recorded measures as float32 [rows, 2]
+// norm(input, weight, bias, centred, wide, epsilon, recording): [result], float32 if `wide`, else bfloat16, and if
+// gradients are recorded also measures as float32 [rows, 2]
 napi_value norm(Call& call) {
   const at::AutoGradMode mode(false);
   const at::Tensor input = rowsOf(call, 0, "input");
@@ -156,7 +156,7 @@ napi_value normBackward(Call& call) {
   const auto* measured = static_cast<const Measure*>(measures.data_ptr());
   const auto floats = input.options().dtype(at::kFloat);
   const at::Tensor ofInput = at::empty_like(input);
-  // Added by blocks of rows, whoever works on them: the sums are the same with any number of threads.
+  // Summed in fixed blocks of rows: the sums are the same with any number of threads.
   const int64_t blocks = (rows + kBlock - 1) / kBlock;
   const at::Tensor added = at::zeros({blocks, 2, size}, floats);
   auto* const shares = added.data_ptr<float>();

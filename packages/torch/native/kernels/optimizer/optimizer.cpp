@@ -51,7 +51,7 @@ ASTRA_VECTOR_LOOP(void, adam, (const AdamStep& step, int64_t begin, int64_t coun
   fetchingAhead(count, work, parameter, gradient, expAvg, expAvgSq);
 }
 
-// Eight partial sums, so that the loop can be vectorised without changing the order of additions by a flag.
+// Eight partial sums, so that the loop can be vectorised without a flag that reorders additions.
 ASTRA_VECTOR_LOOP(double, sumOfSquares, (const float* values, int64_t count), (values, count)) {
   double partial[8] = {};
   int64_t i = 0;

@@ -1,4 +1,4 @@
-// Activations and rotary embeddings, which libtorch composes of several passes, each in one. Numbers are float32 inside.
+// Activations and rotary embeddings, each in one pass where libtorch needs several. Computed in float32.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -18,15 +18,15 @@
 namespace astra {
 namespace {
 
-// Of the type of `input` and of these sizes.
+// A tensor of `input`'s type and of these sizes.
 at::Tensor beside(const at::Tensor& input, at::IntArrayRef sizes, Call& call, size_t index, const char* name) {
   const at::Tensor given = plainTensor(call, index, name);
   if (given.scalar_type() == input.scalar_type() && given.sizes() == sizes) return given;
   throw Refusal(std::string(name) + " does not fit " + describeTensor(input) + ": got " + describeTensor(given));
 }
 
-// Beyond ±87 it is 0 and 1 in bfloat16. Whole numbers are compared: of a choice between float32 numbers compilers compute
-// for both what follows, and with e⁻⁸⁷ for a factor results would be subnormal, which takes AVX2 a hundred cycles each.
+// Beyond ±87 it is 0 and 1 in bfloat16. Integers are compared: for a choice between float32 numbers compilers compute
+// both branches, and with a factor of e⁻⁸⁷ results would be subnormal, which costs AVX2 a hundred cycles each.
 inline float sigmoid(float u) {
   int32_t bits;
   std::memcpy(&bits, &u, sizeof bits);
@@ -56,7 +56,7 @@ ASTRA_INLINE void geluOf(const Number* __restrict input, const Number* __restric
   }
 }
 
-// With a gradient that arrives, that of the input.
+// Given the output's gradient, that of the input.
 ASTRA_PRODUCT_LOOP(void, gelu, (const Number* input, const Number* gradient, Number* output, int64_t count),
                   (input, gradient, output, count)) {
   const auto work = [&](int64_t from, int64_t to) __attribute__((always_inline)) {
@@ -81,7 +81,7 @@ napi_value geluTanh(Call& call) {
   return wrapTensor(*call.engine, call.env, std::move(output));
 }
 
-// SwiGLU (Shazeer 2020, arXiv 2002.05202): x σ(x) · y of a gate x and what it lets through, y.
+// SwiGLU (Shazeer 2020, arXiv 2002.05202): x σ(x) · y of a gate x and a value y.
 template <typename Number>
 struct Swiglu {
   const Number *gate, *up, *gradient;  // gradient: of the result, or null
@@ -148,7 +148,7 @@ ASTRA_VECTOR_LOOP(void, rotate,
   }
 }
 
-// rotary(input, cosine, sine, backwards): [B, T, H, E] turned by [B, T, E/2], or turned back
+// rotary(input, cosine, sine, backwards): [B, T, H, E] rotated by [B, T, E/2], or rotated back
 napi_value rotary(Call& call) {
   const at::AutoGradMode mode(false);
   const at::Tensor input = plainTensor(call, 0, "input");

@@ -1,4 +1,4 @@
-// Log-probabilities of chosen tokens, which libtorch composes of many passes, in one. Numbers are float32 inside.
+// Log-probabilities of chosen tokens, in one pass where libtorch needs many. Computed in float32.
 #include <algorithm>
 #include <cmath>
 #include <unordered_map>
@@ -17,8 +17,8 @@
 namespace astra {
 namespace {
 
-// What a row's logits are measured by: log Σ exp(logits) = greatest + logSum. Kept apart, since beside a greatest logit of
-// −1e9 the rounding of their sum would swallow the logarithm.
+// The normaliser of a row's logits: log Σ exp(logits) = greatest + logSum. Stored separately, since with a greatest
+// logit of −1e9 the rounding of their sum would lose the logarithm.
 struct Normaliser {
   float greatest, logSum;
 };
@@ -103,7 +103,7 @@ napi_value selectiveLogSoftmax(Call& call) {
   return wrapTensors(*call.engine, call.env, {values, normalisers});
 }
 
-// The derivative of a row's logits: what arrives at its chosen tokens, minus the row's sum of it times the softmax.
+// The gradient of a row's logits: the gradients of its chosen tokens, minus their sum times the softmax.
 template <typename Number>
 void gradientsOf(const Chosen& given, const Normaliser* normaliser, const float* gradient, Number* output) {
   const auto* index = static_cast<const int64_t*>(given.indices.data_ptr());

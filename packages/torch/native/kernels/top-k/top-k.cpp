@@ -1,4 +1,4 @@
-// The largest numbers of each row in order. libtorch's own function leaves equal numbers in any order.
+// The largest numbers of each row in order. libtorch's own function returns ties in any order.
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -16,10 +16,10 @@
 namespace astra {
 namespace {
 
-// Numbers that are passed over together: few where the row is short, so that the k-th largest chunk says something.
+// Numbers that are skipped together: few if the row is short, so that the k-th largest chunk is a useful bound.
 int64_t chunkOf(int64_t size, int64_t k) { return size >= 256 * k ? 64 : 16; }
 
-// Ordered as the numbers are, both zeros alike and what is not a number above all.
+// Ordered like the numbers, with both zeros equal and NaN above all.
 inline int32_t keyOf(float number) {
   const float value = number + 0.0f;
   int32_t bits;
@@ -57,7 +57,7 @@ void rankRow(const Number* row, int64_t size, int64_t k, Room& room, Number* val
   const int64_t chunk = chunkOf(size, k), chunks = (size + chunk - 1) / chunk;
   room.largest.resize(static_cast<size_t>(chunks));
   largestOfChunks(row, size, chunk, room.largest.data());
-  // The k-th largest number is at least the k-th largest of the chunks' largest.
+  // The k-th largest number is at least the k-th largest of the chunks' maxima.
   int32_t least = INT32_MIN;
   if (k <= chunks) {
     room.sorted = room.largest;
