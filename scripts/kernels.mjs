@@ -15,8 +15,11 @@ export const KERNEL_SOURCES = [
   "scripts/smoke.mjs",
 ];
 
+/** Comments and white space, which change no kernel; what stands in quotes is kept. */
+const INERT = /("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|`(?:\\.|[^`\\])*`)|\/\/[^\n]*|\/\*[\s\S]*?\*\/|\s+/gu;
+
 /**
- * SHA-256 over the names and contents of the kernels' sources.
+ * SHA-256 over the names and contents of the kernels' sources, without comments and white space.
  *
  * @param {string} root of the repository
  */
@@ -28,7 +31,8 @@ export function kernelHash(root) {
     if (statSync(file).isDirectory()) {
       for (const name of readdirSync(file).sort()) visit(`${path}/${name}`);
     } else {
-      digest.update(`${path}\0`).update(readFileSync(file)).update("\0");
+      const code = readFileSync(file, "utf8").replace(INERT, (_, quoted) => quoted ?? " ");
+      digest.update(`${path}\0${code}\0`);
     }
   };
   for (const path of KERNEL_SOURCES) visit(path);

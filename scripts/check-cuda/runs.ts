@@ -13,7 +13,7 @@ import {
 } from "@astra-rl/records";
 import { embeddedConfigurationPath, modelSource } from "@astra-rl/assembly";
 import { main } from "../../packages/astra-rl/src/main.js";
-import { captured } from "../../packages/method/test/support/captured.js";
+import { captured } from "../../packages/astra-rl/test/support/captured.js";
 import { announced, figure, within, type Row } from "./table.js";
 
 const ALGORITHMS = ["dpo", "ipo", "orpo", "ppo", "a2c", "reinforce", "rloo", "grpo"];

@@ -9,7 +9,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { downloadModel, hubSettings } from "../src/hub/repository.js";
+import { downloadModel, hubSettings } from "../src/hub/index.js";
 import { resolveCheckpoint } from "../src/resolve-checkpoint.js";
 import { fuzz } from "./harness.js";
 import { mutatedFile, mutateJson } from "./mutate-json.js";

@@ -1,6 +1,6 @@
 import { stat } from "node:fs/promises";
 import { UsageError } from "@astra-rl/base";
-import { downloadModel, parseModelId, type DownloadOptions, type SelectFiles } from "./hub/repository.js";
+import { downloadModel, parseModelId, type DownloadOptions, type SelectFiles } from "./hub/index.js";
 import { TOKENIZER_FILES, VOCABULARIES } from "./tokenizer.js";
 import { missingWeights, parseIndex, WEIGHT_FORMATS } from "./weight-files.js";
 

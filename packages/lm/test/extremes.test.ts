@@ -1,12 +1,14 @@
 import { liveTensors } from "@astra-rl/torch";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { type DrawKey } from "@astra-rl/base";
-import { CacheBudget } from "../src/generation/session-budget.js";
-import { GenerationSession } from "../src/generation/session.js";
-import { initializeCausalLM } from "../src/families/initialize.js";
-import { type CausalLM } from "../src/causal-lm.js";
-import { type Sampling } from "../src/generation/sampling.js";
-import { type TokenDecoder } from "../src/generation/stop.js";
+import {
+  CacheBudget,
+  GenerationSession,
+  initializeCausalLM,
+  type CausalLM,
+  type Sampling,
+  type TokenDecoder,
+} from "../src/index.js";
 import { SeededStream } from "../../base/test/support/seeded-stream.js";
 import { referenceGenerate, referenceLogprobs } from "./reference-decoding.js";
 

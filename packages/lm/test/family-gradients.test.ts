@@ -1,10 +1,7 @@
 /** Gradients and low-rank updates computed by transformers; made by golden/make_gradients.py. */
 import { liveTensors, noGrad, scope, tensor, type DType, type Tensor } from "@astra-rl/torch";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { loadCausalLM } from "../src/checkpoint.js";
-import { LoRA } from "../src/adapters/lora.js";
-import { tokenLogprobs } from "../src/logprobs.js";
-import { type CausalLM } from "../src/causal-lm.js";
+import { loadCausalLM, LoRA, tokenLogprobs, type CausalLM } from "../src/index.js";
 import { goldenCausal } from "./golden/families.js";
 import { difference, goldenGradients, summary } from "./golden/gradients.js";
 

@@ -1,9 +1,6 @@
 import { dispose, liveTensors, manualSeed, noGrad, scope, type Tensor } from "@astra-rl/torch";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { initializeCausalLM } from "../src/families/initialize.js";
-import { LoRA } from "../src/adapters/lora.js";
-import { tokenLogprobs, type ScoredRow } from "../src/logprobs.js";
-import { type CausalLM } from "../src/causal-lm.js";
+import { initializeCausalLM, LoRA, tokenLogprobs, type CausalLM, type ScoredRow } from "../src/index.js";
 import { smallModels } from "./support/small-models.js";
 
 /** A tree (shared prefixes, so a mask) and a separate row. */

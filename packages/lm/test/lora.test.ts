@@ -5,10 +5,7 @@ import { fileURLToPath } from "node:url";
 import { dispose, liveTensors, noGrad, scope } from "@astra-rl/torch";
 import { UsageError } from "@astra-rl/base";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { loadCausalLM, saveCausalLM } from "../src/checkpoint.js";
-import { LoRA } from "../src/adapters/lora.js";
-import { tokenLogprobs } from "../src/logprobs.js";
-import { type CausalLM } from "../src/causal-lm.js";
+import { loadCausalLM, LoRA, saveCausalLM, tokenLogprobs, type CausalLM } from "../src/index.js";
 
 // Adapters and values come from golden/make_lora.py (versions are in each expected.json).
 const golden = fileURLToPath(new URL("golden", import.meta.url));

@@ -6,8 +6,7 @@ import {
   scope,
 } from "@astra-rl/torch";
 import { expect, it } from "vitest";
-import { initializeGPT2 } from "../src/families/initialize.js";
-import { tokenLogprobs } from "../src/logprobs.js";
+import { initializeGPT2, tokenLogprobs } from "../src/index.js";
 import { SeededStream } from "../../base/test/support/seeded-stream.js";
 
 const MEGABYTE = 2 ** 20;

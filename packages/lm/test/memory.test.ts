@@ -1,11 +1,13 @@
 import { maxMemoryAllocated, memoryAllocated, noGrad, resetPeakMemoryStats, scope } from "@astra-rl/torch";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { CacheBudget } from "../src/generation/session-budget.js";
-import { GenerationSession } from "../src/generation/session.js";
-import { initializeGPT2 } from "../src/families/initialize.js";
-import { tokenLogprobs } from "../src/logprobs.js";
-import { type CausalLM } from "../src/causal-lm.js";
-import { type TokenDecoder } from "../src/generation/stop.js";
+import {
+  CacheBudget,
+  GenerationSession,
+  initializeGPT2,
+  tokenLogprobs,
+  type CausalLM,
+  type TokenDecoder,
+} from "../src/index.js";
 import { SeededStream } from "../../base/test/support/seeded-stream.js";
 
 const VOCABULARY = 50_257;

@@ -17,9 +17,7 @@ import {
 } from "@astra-rl/torch";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { familyOf } from "../src/families/index.js";
-import { GenerationSession } from "../src/generation/session.js";
-import { loadCausalLM } from "../src/checkpoint.js";
-import { tokenLogprobs } from "../src/logprobs.js";
+import { GenerationSession, loadCausalLM, tokenLogprobs } from "../src/index.js";
 import { JsonFields, parseJsonObject } from "../src/json-fields.js";
 import { metaDevice } from "../../torch/test/meta-device.js";
 import { goldenCausal } from "./golden/families.js";

@@ -1,8 +1,7 @@
 import { noGrad, scope, tensor } from "@astra-rl/torch";
 import { keyedUniform, type DrawKey } from "@astra-rl/base";
-import { type CausalLM } from "../src/causal-lm.js";
-import { resolveSampling, type Sampling } from "../src/generation/sampling.js";
-import { type TokenDecoder } from "../src/generation/stop.js";
+import { type CausalLM, type Sampling, type TokenDecoder } from "../src/index.js";
+import { resolveSampling } from "../src/generation/sampling.js";
 
 /** The reference for sessions: one row, no cache, no batch, the whole text processed again for each token. */
 export function referenceLogits(model: CausalLM, ids: readonly number[]): number[][] {

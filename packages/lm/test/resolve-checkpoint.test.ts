@@ -8,7 +8,7 @@ import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import type { CausalLM } from "../src/causal-lm.js";
 import { loadCausalLM, loadSequenceClassifier } from "../src/checkpoint.js";
 import { classLogits } from "../src/class-logits.js";
-import type { DownloadProgress } from "../src/hub/repository.js";
+import type { DownloadProgress } from "../src/hub/index.js";
 import { tokenLogprobs } from "../src/logprobs.js";
 import { LoRA } from "../src/adapters/lora.js";
 import { isModelId, resolveCheckpoint } from "../src/resolve-checkpoint.js";

@@ -1,12 +1,14 @@
 import { noGrad, scope } from "@astra-rl/torch";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { Codec } from "../src/format/codec.js";
-import { generate } from "../src/generation/generate.js";
-import { GenerationSession } from "../src/generation/session.js";
-import { loadCausalLM } from "../src/checkpoint.js";
-import { tokenLogprobs } from "../src/logprobs.js";
-import { type CausalLM } from "../src/causal-lm.js";
-import { type Tokenizer } from "../src/tokenizer.js";
+import {
+  Codec,
+  generate,
+  GenerationSession,
+  loadCausalLM,
+  tokenLogprobs,
+  type CausalLM,
+  type Tokenizer,
+} from "../src/index.js";
 import { goldenCausal } from "./golden/families.js";
 import { goldenTexts, newTokens } from "./golden/texts.js";
 

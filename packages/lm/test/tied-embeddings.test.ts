@@ -4,10 +4,14 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { arange, liveTensors, noGrad, scope, tensor, type Tensor } from "@astra-rl/torch";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { initializeCausalLM } from "../src/families/initialize.js";
-import { loadCausalLM, saveCausalLM } from "../src/checkpoint.js";
-import { tokenLogprobs, type ScoredRow } from "../src/logprobs.js";
-import { type CausalLM } from "../src/causal-lm.js";
+import {
+  initializeCausalLM,
+  loadCausalLM,
+  saveCausalLM,
+  tokenLogprobs,
+  type CausalLM,
+  type ScoredRow,
+} from "../src/index.js";
 import { goldenCausal } from "./golden/families.js";
 import { parseSafetensors, renderSafetensors } from "./safetensors-bytes.js";
 

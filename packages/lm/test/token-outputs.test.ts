@@ -12,18 +12,18 @@ import {
   type Tensor,
 } from "@astra-rl/torch";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { initializeGPT2 } from "../src/families/initialize.js";
-import { loadCausalLM } from "../src/checkpoint.js";
-import { LoRA } from "../src/adapters/lora.js";
 import {
+  initializeGPT2,
+  loadCausalLM,
+  LoRA,
   tokenLogprobs,
   tokenOutputs,
+  type CausalLM,
   type ReadHead,
   type ScoredRow,
   type TokenOutputs,
   type TokenOutputsOptions,
-} from "../src/logprobs.js";
-import { type CausalLM } from "../src/causal-lm.js";
+} from "../src/index.js";
 import { SeededStream } from "../../base/test/support/seeded-stream.js";
 
 interface Golden {

@@ -2,8 +2,7 @@
 import { liveTensors, noGrad, scope, tensor, type Tensor } from "@astra-rl/torch";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import type { Adapter } from "../src/adapters/adapter.js";
-import { initializeCausalLM } from "../src/families/initialize.js";
-import { type CausalLM, type ForwardOptions } from "../src/causal-lm.js";
+import { initializeCausalLM, type CausalLM, type ForwardOptions } from "../src/index.js";
 import { smallModels } from "./support/small-models.js";
 
 const [ROWS, LENGTH, HIDDEN] = [2, 7, 16];

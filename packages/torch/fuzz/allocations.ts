@@ -2,21 +2,25 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { AstraError } from "@astra-rl/base";
-import { AdamW } from "../src/optim/adamw.js";
-import { autocastLinear } from "../src/kernels/autocast-linear.js";
-import { autocastRmsNorm } from "../src/kernels/autocast-norm.js";
-import { emptyCache } from "../src/engine.js";
-import { fusedAttention } from "../src/kernels/fused-attention.js";
-import { geluTanh } from "../src/kernels/gelu-tanh.js";
-import { liveTensors, scope } from "../src/scope.js";
-import { manualSeed } from "../src/generator.js";
-import { openSafetensors } from "../src/safetensors/safetensors-file.js";
-import { randn, tensor } from "../src/factories.js";
-import { selectiveLogSoftmax } from "../src/kernels/selective-log-softmax.js";
-import { setThreads } from "../src/thread-policy.js";
-import { sortedTopK } from "../src/kernels/sorted-top-k.js";
-import { writeSafetensors } from "../src/safetensors/writer.js";
-import { type Tensor } from "../src/tensor.js";
+import {
+  AdamW,
+  autocastLinear,
+  autocastRmsNorm,
+  emptyCache,
+  fusedAttention,
+  geluTanh,
+  liveTensors,
+  manualSeed,
+  openSafetensors,
+  randn,
+  scope,
+  selectiveLogSoftmax,
+  setThreads,
+  sortedTopK,
+  tensor,
+  writeSafetensors,
+  type Tensor,
+} from "../src/index.js";
 import { testAddon } from "../test/test-addon.js";
 import type { Fuzzer, Outcome } from "./harness.js";
 import type { Random } from "./random.js";

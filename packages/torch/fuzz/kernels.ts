@@ -1,9 +1,6 @@
 /** The package's own loops, with every tensor between pages that may not be touched. */
 import { AstraError } from "@astra-rl/base";
-import { scope } from "../src/scope.js";
-import { setThreads, threads } from "../src/thread-policy.js";
-import { type DType } from "../src/dtype.js";
-import { type Tensor } from "../src/tensor.js";
+import { scope, setThreads, threads, type DType, type Tensor } from "../src/index.js";
 import { addon } from "../src/native.js";
 import { testAddon } from "../test/test-addon.js";
 import type { Fuzzer, Outcome } from "./harness.js";

@@ -1,11 +1,7 @@
 /** Every operator that the package offers, by its schema, with generated arguments. */
 import { AstraError } from "@astra-rl/base";
 import { dtypeFacts } from "../src/dtype.js";
-import { Generator, manualSeed } from "../src/generator.js";
-import { scope } from "../src/scope.js";
-import { setAllocationLimit } from "../src/engine.js";
-import { setThreads } from "../src/thread-policy.js";
-import { type Tensor } from "../src/tensor.js";
+import { Generator, manualSeed, scope, setAllocationLimit, setThreads, type Tensor } from "../src/index.js";
 import { addon } from "../src/native.js";
 import { testAddon } from "../test/test-addon.js";
 import { operatorNames } from "../src/operator-names.generated.js";

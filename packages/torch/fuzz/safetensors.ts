@@ -13,10 +13,7 @@ import {
 import { join } from "node:path";
 import { UsageError } from "@astra-rl/base";
 import { bytesOf } from "../src/dtype.js";
-import { openSafetensors } from "../src/safetensors/safetensors-file.js";
-import { scope } from "../src/scope.js";
-import { writeSafetensors } from "../src/safetensors/writer.js";
-import { type Tensor } from "../src/tensor.js";
+import { openSafetensors, scope, writeSafetensors, type Tensor } from "../src/index.js";
 import type { Fuzzer, Outcome } from "./harness.js";
 import type { Random } from "./random.js";
 import { anyDtype, anyShape, bytesOfHandle, laidOut } from "./values.js";

@@ -1,8 +1,6 @@
 /** Tensors and numbers for calls of operators: plausible ones, and those that break loops and sums. */
 import { dtypeFacts, dtypeOfCode, type DType } from "../src/dtype.js";
-import { noGrad } from "../src/scope.js";
-import { tensor } from "../src/factories.js";
-import { type Tensor } from "../src/tensor.js";
+import { noGrad, tensor, type Tensor } from "../src/index.js";
 import { addon } from "../src/native.js";
 import { Random } from "./random.js";
 

@@ -1,6 +1,6 @@
 import { describeValue, TorchError, UsageError } from "@astra-rl/base";
 import { addon } from "./native.js";
-import { stack } from "./operators.generated.js";
+import { stack } from "./operators.js";
 import { noGrad, scope } from "./scope.js";
 import type { Tensor } from "./tensor.js";
 

@@ -1,19 +1,23 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { TorchError } from "@astra-rl/base";
-import { autocastLinear } from "../src/kernels/autocast-linear.js";
 import {
+  autocastLinear,
   engineInformation,
+  linear,
+  manualSeed,
   maxMemoryAllocated,
   memoryAllocated,
+  noGrad,
+  ones,
+  randn,
   resetPeakMemoryStats,
-} from "../src/engine.js";
-import { linear } from "../src/operators.generated.js";
-import { manualSeed } from "../src/generator.js";
-import { noGrad, scope } from "../src/scope.js";
-import { ones, randn, tensor, zeros } from "../src/factories.js";
-import { type DType } from "../src/dtype.js";
-import { type Tensor } from "../src/tensor.js";
+  scope,
+  tensor,
+  type DType,
+  zeros,
+  type Tensor,
+} from "../src/index.js";
 import { checkGradient } from "../src/testing.js";
 import { expectClose } from "./expect-close.js";
 import { expectNoLeaks } from "./live-tensors.js";

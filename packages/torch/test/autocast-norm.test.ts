@@ -1,14 +1,19 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { TorchError } from "@astra-rl/base";
-import { autocastLayerNorm, autocastRmsNorm } from "../src/kernels/autocast-norm.js";
-import { grad } from "../src/autograd.js";
-import { layerNorm } from "../src/operators.generated.js";
-import { manualSeed } from "../src/generator.js";
-import { randn, tensor } from "../src/factories.js";
-import { scope } from "../src/scope.js";
-import { setThreads, threads } from "../src/thread-policy.js";
-import { type Tensor } from "../src/tensor.js";
+import {
+  autocastLayerNorm,
+  autocastRmsNorm,
+  grad,
+  layerNorm,
+  manualSeed,
+  randn,
+  scope,
+  setThreads,
+  tensor,
+  threads,
+  type Tensor,
+} from "../src/index.js";
 import { checkGradient } from "../src/testing.js";
 import { expectClose, numbers } from "./expect-close.js";
 import { expectNoLeaks } from "./live-tensors.js";

@@ -1,11 +1,26 @@
 import { describe, expect, it } from "vitest";
-
-import { arange, ones, rand, randn, tensor, zeros } from "../src/factories.js";
-import { cat, einsum, embedding, layerNorm, linear, stack, where } from "../src/operators.generated.js";
-import { dispose, liveTensors, noGrad, scope } from "../src/scope.js";
-import { Generator } from "../src/generator.js";
-import { grad } from "../src/autograd.js";
-import { type Tensor } from "../src/tensor.js";
+import {
+  arange,
+  cat,
+  dispose,
+  einsum,
+  embedding,
+  Generator,
+  grad,
+  layerNorm,
+  linear,
+  liveTensors,
+  noGrad,
+  ones,
+  rand,
+  randn,
+  scope,
+  stack,
+  tensor,
+  where,
+  zeros,
+  type Tensor,
+} from "../src/index.js";
 import { checkGradient } from "../src/testing.js";
 import { expectNoLeaks } from "./live-tensors.js";
 

@@ -1,12 +1,19 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { TorchError } from "@astra-rl/base";
-import { checkpoint } from "../src/checkpoint.js";
-import { dropout } from "../src/operators.generated.js";
-import { enableGrad, keep, liveTensors, noGrad, scope } from "../src/scope.js";
-import { Generator } from "../src/generator.js";
-import { grad } from "../src/autograd.js";
-import { randn, tensor } from "../src/factories.js";
-import { type Tensor } from "../src/tensor.js";
+import {
+  checkpoint,
+  dropout,
+  enableGrad,
+  Generator,
+  grad,
+  keep,
+  liveTensors,
+  noGrad,
+  randn,
+  scope,
+  tensor,
+  type Tensor,
+} from "../src/index.js";
 import { addon } from "../src/native.js";
 import { checkGradient } from "../src/testing.js";
 

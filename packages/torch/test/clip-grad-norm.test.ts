@@ -1,10 +1,7 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { TorchError, UsageError } from "@astra-rl/base";
-import { clipGradNorm_ } from "../src/clip-grad-norm.js";
-import { liveTensors, scope } from "../src/scope.js";
-import { tensor } from "../src/factories.js";
-import { type Tensor } from "../src/tensor.js";
+import { clipGradNorm_, liveTensors, scope, tensor, type Tensor } from "../src/index.js";
 import { expectClose } from "./expect-close.js";
 
 // Norms and clipped gradients computed by PyTorch: test/golden/make_optim.py.

@@ -1,11 +1,18 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { TorchError } from "@astra-rl/base";
-import { ColumnRuns, copyColumns, decodeAttention } from "../src/kernels/decode-attention.js";
-import { noGrad, scope } from "../src/scope.js";
-import { randn, tensor, zeros } from "../src/factories.js";
-import { type DType } from "../src/dtype.js";
-import { type Tensor } from "../src/tensor.js";
+import {
+  ColumnRuns,
+  copyColumns,
+  decodeAttention,
+  noGrad,
+  randn,
+  scope,
+  tensor,
+  zeros,
+  type DType,
+  type Tensor,
+} from "../src/index.js";
 import { expectClose } from "./expect-close.js";
 import { expectNoLeaks } from "./live-tensors.js";
 

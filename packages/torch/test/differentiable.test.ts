@@ -1,10 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { TorchError } from "@astra-rl/base";
-import { differentiable } from "../src/differentiable.js";
-import { enableGrad, noGrad, scope } from "../src/scope.js";
-import { grad } from "../src/autograd.js";
-import { tensor } from "../src/factories.js";
-import { type Tensor } from "../src/tensor.js";
+import { differentiable, enableGrad, grad, noGrad, scope, tensor, type Tensor } from "../src/index.js";
 import { checkGradient } from "../src/testing.js";
 import { expectNoLeaks } from "./live-tensors.js";
 import { testAddon } from "./test-addon.js";

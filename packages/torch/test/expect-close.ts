@@ -1,5 +1,5 @@
 import { expect } from "vitest";
-import type { Tensor } from "../src/tensor.js";
+import type { Tensor } from "../src/index.js";
 
 /** The numbers of a tensor of any floating-point type, row by row. */
 export const numbers = (value: Tensor) => Array.from(value.to("float64").toTypedArray() as Float64Array);

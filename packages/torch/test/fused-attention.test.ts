@@ -1,15 +1,25 @@
 import fc from "fast-check";
 import { afterAll, describe, expect, it } from "vitest";
-
 import { AstraError, TorchError } from "@astra-rl/base";
-import { cat } from "../src/operators.generated.js";
-import { full, ones, rand, randn, tensor, zeros } from "../src/factories.js";
-import { fusedAttention } from "../src/kernels/fused-attention.js";
-import { manualSeed } from "../src/generator.js";
-import { maxMemoryAllocated, memoryAllocated, resetPeakMemoryStats } from "../src/engine.js";
-import { noGrad, scope } from "../src/scope.js";
-import { setThreads, threads } from "../src/thread-policy.js";
-import { type Tensor } from "../src/tensor.js";
+import {
+  cat,
+  full,
+  fusedAttention,
+  manualSeed,
+  maxMemoryAllocated,
+  memoryAllocated,
+  noGrad,
+  ones,
+  rand,
+  randn,
+  resetPeakMemoryStats,
+  scope,
+  setThreads,
+  tensor,
+  threads,
+  zeros,
+  type Tensor,
+} from "../src/index.js";
 import { addon } from "../src/native.js";
 import { expectNoLeaks } from "./live-tensors.js";
 import { mayUseTiles } from "./tiles.js";

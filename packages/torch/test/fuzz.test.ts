@@ -4,12 +4,18 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { AstraError, describeValue } from "@astra-rl/base";
 import { addon } from "../src/native.js";
 import { operatorNames } from "../src/operator-names.generated.js";
-import { arange, empty, full, tensor, zeros } from "../src/factories.js";
-import { Generator } from "../src/generator.js";
-import { openTensorFile } from "../src/tensor-file.js";
-import { scope } from "../src/scope.js";
-import { setAllocationLimit } from "../src/engine.js";
-import { Tensor } from "../src/tensor.js";
+import {
+  arange,
+  empty,
+  full,
+  Generator,
+  openTensorFile,
+  scope,
+  setAllocationLimit,
+  Tensor,
+  tensor,
+  zeros,
+} from "../src/index.js";
 import { camelCase, decode, goldenCases, invoke } from "./golden-cases.js";
 import { expectNoLeaks } from "./live-tensors.js";
 

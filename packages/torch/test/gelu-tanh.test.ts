@@ -1,11 +1,6 @@
 import { expect, it } from "vitest";
 import { TorchError } from "@astra-rl/base";
-import { Generator } from "../src/generator.js";
-import { geluTanh } from "../src/kernels/gelu-tanh.js";
-import { grad } from "../src/autograd.js";
-import { noGrad, scope } from "../src/scope.js";
-import { randn, tensor } from "../src/factories.js";
-import { type DType } from "../src/dtype.js";
+import { Generator, geluTanh, grad, noGrad, randn, scope, tensor, type DType } from "../src/index.js";
 import { checkGradient } from "../src/testing.js";
 import { expectNoLeaks } from "./live-tensors.js";
 

@@ -1,8 +1,5 @@
 import { describe, expect, it } from "vitest";
-
-import { Generator, manualSeed } from "../src/generator.js";
-import { ones, rand, randint, randn, randperm } from "../src/factories.js";
-import { scope } from "../src/scope.js";
+import { Generator, manualSeed, ones, rand, randint, randn, randperm, scope } from "../src/index.js";
 import { expectNoLeaks } from "./live-tensors.js";
 
 expectNoLeaks();

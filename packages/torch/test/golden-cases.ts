@@ -1,10 +1,6 @@
 import { readFileSync } from "node:fs";
-
 import * as torch from "../src/index.js";
-import { Generator } from "../src/generator.js";
-import { Tensor } from "../src/tensor.js";
-import { tensor } from "../src/factories.js";
-import { type Device, type DType } from "../src/dtype.js";
+import { Generator, Tensor, tensor, type Device, type DType } from "../src/index.js";
 
 export interface EncodedTensor {
   tensor: (number | string)[];

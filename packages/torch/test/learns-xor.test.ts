@@ -1,12 +1,18 @@
 import { describe, expect, it } from "vitest";
-import { createOptimizer, type OptimizerName } from "../src/optim/create-optimizer.js";
-import { cosineSchedule } from "../src/schedules.js";
-import { clipGradNorm_ } from "../src/clip-grad-norm.js";
-import { Generator } from "../src/generator.js";
-import { linear } from "../src/operators.generated.js";
-import { liveTensors, noGrad, scope } from "../src/scope.js";
-import { rand, tensor } from "../src/factories.js";
-import { type Tensor } from "../src/tensor.js";
+import {
+  createOptimizer,
+  cosineSchedule,
+  clipGradNorm_,
+  Generator,
+  linear,
+  liveTensors,
+  noGrad,
+  rand,
+  scope,
+  tensor,
+  type OptimizerName,
+  type Tensor,
+} from "../src/index.js";
 
 /** [2 → 16 → 1], initial values as in PyTorch's Linear: from U(−1/√inputs, 1/√inputs). */
 function twoLayers(generator: Generator): Map<string, Tensor> {

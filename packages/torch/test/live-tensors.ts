@@ -1,6 +1,5 @@
 import { afterEach, beforeEach, expect } from "vitest";
-
-import { liveTensors } from "../src/scope.js";
+import { liveTensors } from "../src/index.js";
 
 /** Every test of the file must leave the number of live tensors unchanged. */
 export function expectNoLeaks(): void {

@@ -1,15 +1,15 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { empty } from "../src/factories.js";
 import {
+  empty,
   emptyCache,
   trimCache,
   maxMemoryAllocated,
   memoryAllocated,
   resetPeakMemoryStats,
-} from "../src/engine.js";
-import { scope } from "../src/scope.js";
-import { type Tensor } from "../src/tensor.js";
+  scope,
+  type Tensor,
+} from "../src/index.js";
 import { expectNoLeaks } from "./live-tensors.js";
 
 expectNoLeaks();

@@ -1,9 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { TorchError } from "@astra-rl/base";
 import { addon } from "../src/native.js";
-import { scope } from "../src/scope.js";
-import { tensor } from "../src/factories.js";
-import { type Tensor } from "../src/tensor.js";
+import { scope, tensor, type Tensor } from "../src/index.js";
 
 // Arguments that the optimizers never pass: the native loops read raw memory, so each of these must be refused.
 describe("the native optimizer loop refuses", () => {

@@ -3,11 +3,8 @@ import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-
 import { describe, expect, it } from "vitest";
-
-import { cudaAvailable, engineInformation, synchronize } from "../src/engine.js";
-import { setThreads, threads } from "../src/thread-policy.js";
+import { cudaAvailable, engineInformation, setThreads, synchronize, threads } from "../src/index.js";
 import { ISAS, type Isa } from "../src/native.js";
 
 const packageFolder = fileURLToPath(new URL("..", import.meta.url));

@@ -2,16 +2,21 @@ import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, it, vi } from "vitest";
-import { Adam } from "../src/optim/adam.js";
-import { AdamW } from "../src/optim/adamw.js";
-import { clipGradNorm_ } from "../src/clip-grad-norm.js";
-import { createOptimizer, type OptimizerName } from "../src/optim/create-optimizer.js";
-import { dispose, liveTensors, scope } from "../src/scope.js";
-import { openSafetensors } from "../src/safetensors/safetensors-file.js";
-import { tensor } from "../src/factories.js";
-import { writeSafetensors } from "../src/safetensors/writer.js";
-import { type Optimizer } from "../src/optim/optimizer.js";
-import { type Tensor } from "../src/tensor.js";
+import {
+  Adam,
+  AdamW,
+  clipGradNorm_,
+  createOptimizer,
+  dispose,
+  liveTensors,
+  openSafetensors,
+  scope,
+  tensor,
+  writeSafetensors,
+  type Optimizer,
+  type OptimizerName,
+  type Tensor,
+} from "../src/index.js";
 import { addon } from "../src/native.js";
 import { expectClose } from "./expect-close.js";
 

@@ -1,13 +1,18 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { UsageError } from "@astra-rl/base";
-import { AdamW } from "../src/optim/adamw.js";
-import { createOptimizer, type OptimizerName } from "../src/optim/create-optimizer.js";
-import { noGrad, scope } from "../src/scope.js";
-import { SGD } from "../src/optim/sgd.js";
-import { tensor } from "../src/factories.js";
-import { type Optimizer, type ParameterList } from "../src/optim/optimizer.js";
-import { type Tensor } from "../src/tensor.js";
+import {
+  AdamW,
+  createOptimizer,
+  noGrad,
+  scope,
+  SGD,
+  tensor,
+  type Optimizer,
+  type OptimizerName,
+  type ParameterList,
+  type Tensor,
+} from "../src/index.js";
 import { expectClose } from "./expect-close.js";
 import { expectNoLeaks } from "./live-tensors.js";
 

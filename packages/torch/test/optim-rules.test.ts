@@ -1,14 +1,18 @@
 import { describe, expect, it } from "vitest";
 import { UsageError } from "@astra-rl/base";
-import { Adagrad } from "../src/optim/adagrad.js";
-import { Adam } from "../src/optim/adam.js";
-import { AdamW } from "../src/optim/adamw.js";
-import { createOptimizer, optimizerNames, type OptimizerName } from "../src/optim/create-optimizer.js";
-import { RMSprop } from "../src/optim/rmsprop.js";
-import { scope } from "../src/scope.js";
-import { SGD } from "../src/optim/sgd.js";
-import { tensor } from "../src/factories.js";
-import { type OptimizerState } from "../src/optim/optimizer.js";
+import {
+  Adagrad,
+  Adam,
+  AdamW,
+  createOptimizer,
+  optimizerNames,
+  RMSprop,
+  scope,
+  SGD,
+  tensor,
+  type OptimizerName,
+  type OptimizerState,
+} from "../src/index.js";
 import { expectClose } from "./expect-close.js";
 
 const make = (name: string, options: Record<string, unknown> = {}) =>

@@ -1,12 +1,7 @@
 import fc from "fast-check";
 import { expect, it } from "vitest";
 import { TorchError } from "@astra-rl/base";
-import { grad } from "../src/autograd.js";
-import { manualSeed } from "../src/generator.js";
-import { randn, tensor } from "../src/factories.js";
-import { rotaryEmbedding } from "../src/kernels/rotary-embedding.js";
-import { scope } from "../src/scope.js";
-import { type Tensor } from "../src/tensor.js";
+import { grad, manualSeed, randn, rotaryEmbedding, scope, tensor, type Tensor } from "../src/index.js";
 import { checkGradient } from "../src/testing.js";
 import { expectClose, numbers } from "./expect-close.js";
 import { expectNoLeaks } from "./live-tensors.js";

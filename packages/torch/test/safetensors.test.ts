@@ -20,13 +20,18 @@ import { basename, join } from "node:path";
 import fc from "fast-check";
 import { afterAll, describe, expect, it } from "vitest";
 import { UsageError, writeFileAtomic } from "@astra-rl/base";
-import { liveTensors, scope } from "../src/scope.js";
-import { maxMemoryAllocated, memoryAllocated, resetPeakMemoryStats } from "../src/engine.js";
-import { openSafetensors } from "../src/safetensors/safetensors-file.js";
-import { tensor } from "../src/factories.js";
-import { writeSafetensors } from "../src/safetensors/writer.js";
-import { type DType } from "../src/dtype.js";
-import { type Tensor } from "../src/tensor.js";
+import {
+  liveTensors,
+  maxMemoryAllocated,
+  memoryAllocated,
+  openSafetensors,
+  resetPeakMemoryStats,
+  scope,
+  tensor,
+  writeSafetensors,
+  type DType,
+  type Tensor,
+} from "../src/index.js";
 
 const folder = mkdtempSync(join(tmpdir(), "safetensors-"));
 afterAll(() => rmSync(folder, { recursive: true }));

@@ -1,15 +1,24 @@
 import { describe, expect, it } from "vitest";
 import { TorchError } from "@astra-rl/base";
-import { autocastLinear } from "../src/kernels/autocast-linear.js";
-import { autocastLayerNorm } from "../src/kernels/autocast-norm.js";
-import { conv1d } from "../src/operators.generated.js";
-import { ColumnRuns, copyColumns, decodeAttention } from "../src/kernels/decode-attention.js";
-import { full, ones, randint, randn, tensor, zeros } from "../src/factories.js";
-import { fusedAttention } from "../src/kernels/fused-attention.js";
-import { scope } from "../src/scope.js";
-import { selectiveLogSoftmax } from "../src/kernels/selective-log-softmax.js";
-import { sortedTopK } from "../src/kernels/sorted-top-k.js";
-import { type Tensor } from "../src/tensor.js";
+import {
+  autocastLinear,
+  autocastLayerNorm,
+  conv1d,
+  ColumnRuns,
+  copyColumns,
+  decodeAttention,
+  full,
+  fusedAttention,
+  ones,
+  randint,
+  randn,
+  scope,
+  selectiveLogSoftmax,
+  sortedTopK,
+  tensor,
+  zeros,
+  type Tensor,
+} from "../src/index.js";
 import { addon } from "../src/native.js";
 import { expectNoLeaks } from "./live-tensors.js";
 

@@ -8,7 +8,7 @@ import {
   linearSchedule,
   scheduleNames,
   type ScheduleName,
-} from "../src/schedules.js";
+} from "../src/index.js";
 
 // Factors computed by transformers: test/golden/make_optim.py.
 const golden = JSON.parse(readFileSync(new URL("golden/optim.json", import.meta.url), "utf8")) as {

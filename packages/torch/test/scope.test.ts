@@ -1,9 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
-
 import { describe, expect, it } from "vitest";
-
 import {
   dispose,
   enableGrad,
@@ -12,10 +10,12 @@ import {
   keep,
   liveTensors,
   noGrad,
+  ones,
   scope,
-} from "../src/scope.js";
-import { ones, tensor, zeros } from "../src/factories.js";
-import { type Tensor } from "../src/tensor.js";
+  tensor,
+  zeros,
+  type Tensor,
+} from "../src/index.js";
 import { expectNoLeaks } from "./live-tensors.js";
 import { testAddon } from "./test-addon.js";
 

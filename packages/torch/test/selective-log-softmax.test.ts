@@ -1,11 +1,7 @@
 import fc from "fast-check";
 import { expect, it } from "vitest";
 import { TorchError } from "@astra-rl/base";
-import { grad } from "../src/autograd.js";
-import { randn, tensor } from "../src/factories.js";
-import { scope } from "../src/scope.js";
-import { selectiveLogSoftmax } from "../src/kernels/selective-log-softmax.js";
-import { type Tensor } from "../src/tensor.js";
+import { grad, randn, scope, selectiveLogSoftmax, tensor, type Tensor } from "../src/index.js";
 import { checkGradient } from "../src/testing.js";
 import { expectClose } from "./expect-close.js";
 import { expectNoLeaks } from "./live-tensors.js";

@@ -1,10 +1,14 @@
 import { expect, it } from "vitest";
-import { grad } from "../src/autograd.js";
-import { randn, tensor } from "../src/factories.js";
-import { scope } from "../src/scope.js";
-import { selectiveLogSoftmax, selectiveLogSoftmaxWithEntropy } from "../src/kernels/selective-log-softmax.js";
-import { softmaxEntropy } from "../src/kernels/softmax-entropy.js";
-import { type Tensor } from "../src/tensor.js";
+import {
+  grad,
+  randn,
+  scope,
+  selectiveLogSoftmax,
+  selectiveLogSoftmaxWithEntropy,
+  softmaxEntropy,
+  tensor,
+  type Tensor,
+} from "../src/index.js";
 import { checkGradient } from "../src/testing.js";
 import { expectClose } from "./expect-close.js";
 import { expectNoLeaks } from "./live-tensors.js";

@@ -1,11 +1,7 @@
 import fc from "fast-check";
 import { expect, it } from "vitest";
 import { TorchError } from "@astra-rl/base";
-import { randn, tensor, zeros } from "../src/factories.js";
-import { scope } from "../src/scope.js";
-import { sortedTopK } from "../src/kernels/sorted-top-k.js";
-import { type DType } from "../src/dtype.js";
-import { type Tensor } from "../src/tensor.js";
+import { randn, scope, sortedTopK, tensor, zeros, type DType, type Tensor } from "../src/index.js";
 import { expectNoLeaks } from "./live-tensors.js";
 
 expectNoLeaks();

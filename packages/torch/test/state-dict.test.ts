@@ -12,8 +12,7 @@ import { basename, join } from "node:path";
 import fc from "fast-check";
 import { afterAll, describe, expect, it } from "vitest";
 import { UsageError } from "@astra-rl/base";
-import { openStateDict } from "../src/state-dict/state-dict-file.js";
-import { scope } from "../src/scope.js";
+import { openStateDict, scope } from "../src/index.js";
 import { expectNoLeaks } from "./live-tensors.js";
 
 interface Expected {

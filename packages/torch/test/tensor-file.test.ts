@@ -1,11 +1,8 @@
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-
-import { openTensorFile } from "../src/tensor-file.js";
-import { scope } from "../src/scope.js";
+import { openTensorFile, scope } from "../src/index.js";
 import { expectNoLeaks } from "./live-tensors.js";
 
 let folder = "";

@@ -1,10 +1,20 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { TorchError } from "@astra-rl/base";
-import { arange, empty, eye, full, linspace, ones, tensor, zeros } from "../src/factories.js";
-import { bytesOf, type DType } from "../src/dtype.js";
-import { scope } from "../src/scope.js";
-import { Tensor } from "../src/tensor.js";
+import {
+  arange,
+  bytesOf,
+  empty,
+  eye,
+  full,
+  linspace,
+  ones,
+  scope,
+  Tensor,
+  tensor,
+  zeros,
+  type DType,
+} from "../src/index.js";
 import { expectNoLeaks } from "./live-tensors.js";
 
 expectNoLeaks();

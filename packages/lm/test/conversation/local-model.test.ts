@@ -1,10 +1,14 @@
 import { liveTensors, noGrad, scope } from "@astra-rl/torch";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { CacheBudget } from "../../src/generation/session-budget.js";
-import { loadCausalLM } from "../../src/checkpoint.js";
-import { LocalModel, type LocalModelOptions, type SampleKey } from "../../src/conversation/local-model.js";
-import { PlainFormat } from "../../src/format/format.js";
-import { type CausalLM } from "../../src/causal-lm.js";
+import {
+  CacheBudget,
+  loadCausalLM,
+  LocalModel,
+  PlainFormat,
+  type CausalLM,
+  type LocalModelOptions,
+  type SampleKey,
+} from "../../src/index.js";
 import { Codec } from "../../src/format/codec.js";
 import { Conversation, Message } from "../../src/conversation/conversation.js";
 import { useGolden } from "../generation/session-setup.js";

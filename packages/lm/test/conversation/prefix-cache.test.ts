@@ -2,7 +2,7 @@ import { liveTensors } from "@astra-rl/torch";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { Conversation, Message } from "../../src/conversation/conversation.js";
 import { PrefixCache } from "../../src/conversation/prefix-cache.js";
-import type { GenerationSession } from "../../src/generation/session.js";
+import type { GenerationSession } from "../../src/index.js";
 import { useGolden } from "../generation/session-setup.js";
 import { goldenFolder } from "../golden/gpt2.js";
 

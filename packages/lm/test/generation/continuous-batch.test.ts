@@ -1,9 +1,13 @@
 import { memoryAllocated } from "@astra-rl/torch";
 import { describe, expect, it, vi } from "vitest";
-import { ContinuousBatch, type ContinuousBatchOptions } from "../../src/generation/continuous-batch.js";
-import { type Continuation, type ContinuationRequest } from "../../src/generation/continuous-row.js";
-import { type Sampling } from "../../src/generation/sampling.js";
-import { type ScoredToken } from "../../src/generation/scored-tokens.js";
+import {
+  ContinuousBatch,
+  type Continuation,
+  type ContinuationRequest,
+  type ContinuousBatchOptions,
+  type Sampling,
+  type ScoredToken,
+} from "../../src/index.js";
 import { KeyValueCache } from "../../src/generation/key-value-cache.js";
 import { logSoftmax, referenceGenerate, referenceLogits, referenceLogprobs } from "../reference-decoding.js";
 import { goldenModels, keysOf, stream, useGolden } from "./session-setup.js";

@@ -2,12 +2,14 @@ import fc from "fast-check";
 import { liveTensors } from "@astra-rl/torch";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { type DrawKey } from "@astra-rl/base";
-import { generate } from "../../src/generation/generate.js";
-import { GenerationSession } from "../../src/generation/session.js";
-import { loadCausalLM } from "../../src/checkpoint.js";
-import { type CausalLM } from "../../src/causal-lm.js";
-import { type Sampling } from "../../src/generation/sampling.js";
-import { type Tokenizer } from "../../src/tokenizer.js";
+import {
+  generate,
+  GenerationSession,
+  loadCausalLM,
+  type CausalLM,
+  type Sampling,
+  type Tokenizer,
+} from "../../src/index.js";
 import { goldenCausal } from "../golden/families.js";
 import { golden, goldenFolder } from "../golden/gpt2.js";
 import { referenceLogprobs } from "../reference-decoding.js";

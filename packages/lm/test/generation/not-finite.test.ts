@@ -1,11 +1,7 @@
 import { NotFiniteError } from "@astra-rl/base";
 import { noGrad, tensor } from "@astra-rl/torch";
 import { expect, it } from "vitest";
-import { Codec } from "../../src/format/codec.js";
-import { generate } from "../../src/generation/generate.js";
-import { loadCausalLM } from "../../src/checkpoint.js";
-import { type CausalLM } from "../../src/causal-lm.js";
-import { type Sampling } from "../../src/generation/sampling.js";
+import { Codec, generate, loadCausalLM, type CausalLM, type Sampling } from "../../src/index.js";
 import { goldenFolder } from "../golden/gpt2.js";
 
 /** The golden GPT-2 with states that overflow from a position on. */

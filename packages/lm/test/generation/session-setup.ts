@@ -2,11 +2,14 @@
 import { liveTensors } from "@astra-rl/torch";
 import { afterAll, afterEach, beforeAll, beforeEach, expect } from "vitest";
 import { type DrawKey } from "@astra-rl/base";
-import { GenerationSession, type Generation } from "../../src/generation/session.js";
-import { loadCausalLM } from "../../src/checkpoint.js";
-import { type CausalLM } from "../../src/causal-lm.js";
-import { type SessionOptions } from "../../src/generation/session-arguments.js";
-import { type Tokenizer } from "../../src/tokenizer.js";
+import {
+  GenerationSession,
+  loadCausalLM,
+  type CausalLM,
+  type Generation,
+  type SessionOptions,
+  type Tokenizer,
+} from "../../src/index.js";
 import { goldenCausal } from "../golden/families.js";
 import { goldenFolder } from "../golden/gpt2.js";
 import { referenceLogprobs } from "../reference-decoding.js";

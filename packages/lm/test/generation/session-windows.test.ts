@@ -1,6 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { GenerationSession } from "../../src/generation/session.js";
-import { type Sampling } from "../../src/generation/sampling.js";
+import { GenerationSession, type Sampling } from "../../src/index.js";
 import { referenceGenerate, referenceLogprobs } from "../reference-decoding.js";
 import { expectClose, expectSame, keysOf, goldenModels, stream, useGolden } from "./session-setup.js";
 

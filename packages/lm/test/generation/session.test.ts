@@ -1,10 +1,12 @@
 import { liveTensors } from "@astra-rl/torch";
 import { describe, expect, it } from "vitest";
-import { CacheBudget } from "../../src/generation/session-budget.js";
-import { GenerationSession } from "../../src/generation/session.js";
-import { WorkCounters } from "../../src/generation/session-counters.js";
-import { type Sampling } from "../../src/generation/sampling.js";
-import { type SessionOptions } from "../../src/generation/session-arguments.js";
+import {
+  CacheBudget,
+  GenerationSession,
+  WorkCounters,
+  type Sampling,
+  type SessionOptions,
+} from "../../src/index.js";
 import { referenceGenerate, referenceLogprobs } from "../reference-decoding.js";
 import { expectClose, expectSame, keysOf, goldenModels, useGolden } from "./session-setup.js";
 

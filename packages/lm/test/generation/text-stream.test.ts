@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { decodeText, StopDetector } from "../../src/generation/stop.js";
-import { TextStream } from "../../src/generation/text-stream.js";
+import { TextStream } from "../../src/index.js";
 import { namedCodecs } from "../format/codecs.js";
 
 const codecs = await namedCodecs();

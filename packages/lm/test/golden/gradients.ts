@@ -1,7 +1,7 @@
 /** Values computed by transformers in make_gradients.py. */
 import { readFileSync } from "node:fs";
 import type { Tensor } from "@astra-rl/torch";
-import type { ScoredRow } from "../../src/logprobs.js";
+import type { ScoredRow } from "../../src/index.js";
 
 /** Norm of a gradient, and its products with cos(i) and cos(2 i). */
 export type Summary = [norm: number, cosine: number, twice: number];

@@ -4,7 +4,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { hubSettings } from "../../src/hub/repository.js";
+import { hubSettings } from "../../src/hub/index.js";
 import type { HubOptions } from "../../src/resolve-checkpoint.js";
 
 /** A hub on the loopback interface whose repositories are maps from file names to contents. */

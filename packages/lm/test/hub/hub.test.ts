@@ -17,7 +17,7 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { UsageError } from "@astra-rl/base";
 import { checkDistinctPaths } from "../../src/hub/cache.js";
-import { downloadModel, hubSettings, parseModelId, type DownloadOptions } from "../../src/hub/repository.js";
+import { downloadModel, hubSettings, parseModelId, type DownloadOptions } from "../../src/hub/index.js";
 
 const COMMIT = "0123456789abcdef0123456789abcdef01234567";
 const TOKEN = "hf_averysecrettoken";

@@ -5,7 +5,7 @@ import { differentiable } from "../differentiable.js";
 import type { DType } from "../dtype.js";
 import { addon } from "../native.js";
 import { requireTensor, wrap } from "../operator-call.js";
-import { linear } from "../operators.generated.js";
+import { linear } from "../operators.js";
 import { empty, ones, zeros } from "../factories.js";
 import { isGradEnabled, noGrad, scope } from "../scope.js";
 import type { Tensor } from "../tensor.js";

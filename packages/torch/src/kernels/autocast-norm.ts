@@ -4,7 +4,7 @@ import { differentiable } from "../differentiable.js";
 import type { DType } from "../dtype.js";
 import { addon } from "../native.js";
 import { requireTensor, wrap } from "../operator-call.js";
-import { layerNorm } from "../operators.generated.js";
+import { layerNorm } from "../operators.js";
 import { isGradEnabled } from "../scope.js";
 import type { Tensor } from "../tensor.js";
 import { isLoopable } from "./applicability.js";

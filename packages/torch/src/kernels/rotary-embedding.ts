@@ -1,7 +1,7 @@
 import { differentiable } from "../differentiable.js";
 import { addon } from "../native.js";
 import { requireTensor, wrap } from "../operator-call.js";
-import { cat } from "../operators.generated.js";
+import { cat } from "../operators.js";
 import type { Tensor } from "../tensor.js";
 import { isLoopable } from "./applicability.js";
 

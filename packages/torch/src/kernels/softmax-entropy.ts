@@ -1,6 +1,6 @@
 import { differentiable } from "../differentiable.js";
 import { empty } from "../factories.js";
-import { cat } from "../operators.generated.js";
+import { cat } from "../operators.js";
 import { scope } from "../scope.js";
 import type { Tensor } from "../tensor.js";
 

@@ -2,9 +2,7 @@ import { spawn, spawnSync, type ChildProcess } from "node:child_process";
 import { createServer, type Server } from "node:net";
 import { fileURLToPath } from "node:url";
 import { afterAll, afterEach, describe, expect, it } from "vitest";
-import { distributed } from "../../src/index.js";
-import { engineInformation } from "../../src/engine.js";
-import { ones } from "../../src/factories.js";
+import { distributed, engineInformation, ones } from "../../src/index.js";
 import { addon } from "../../src/native.js";
 
 const RANK = fileURLToPath(new URL("rank.ts", import.meta.url));

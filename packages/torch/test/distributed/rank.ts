@@ -4,9 +4,7 @@
  */
 import { readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
-import { distributed } from "../../src/index.js";
-import { liveTensors, scope } from "../../src/scope.js";
-import { ones, tensor } from "../../src/factories.js";
+import { distributed, liveTensors, ones, scope, tensor } from "../../src/index.js";
 
 const [scenario = "", ...numbers] = process.argv.slice(2);
 const [rank, worldSize, masterPort] = numbers.map(Number) as [number, number, number];

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { keyedUniform, type DrawKey } from "@astra-rl/base";
-import { philox } from "../../../base/src/keyed-random.js";
+import { philox } from "../src/keyed-random.js";
 
 const key = (changes: Partial<DrawKey> = {}): DrawKey => ({
   seed: 7,
