@@ -23,7 +23,6 @@ const checks = [
   ["types of the page", [bin("typescript/bin/tsc"), "-p", join(root, "packages/viewer/tsconfig.json")]],
   ["lint", [bin("oxlint/bin/oxlint"), "--type-aware", "--deny-warnings"]],
   ["format", [bin("prettier/bin/prettier.cjs"), "--check", "--log-level=warn", "."]],
-  ["dependency rules", [join(root, "scripts/check-imports.mjs")]],
   ["reference", [bin("typedoc/bin/typedoc")]],
 ];
 const failed = [];

@@ -1,2 +1,0 @@
-export function checkImports(root: string): string[];
-export function importedNames(text: string): string[];
