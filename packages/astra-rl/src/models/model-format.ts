@@ -19,19 +19,21 @@ export const modelFormatShape = {
     .enum(["auto", "plain", "chat"])
     .default("auto")
     .describe(
-      "chat: with the checkpoint's own chat template. plain: messages one after the other, as text. auto: chat where the " +
+      "chat: the checkpoint's chat template. plain: messages one after the other, as text. auto: chat if the " +
         "checkpoint has a template",
     ),
   template: z
     .string()
     .min(1)
     .optional()
-    .describe('Chat: which of several templates in tokenizer_config.json. Default: "default"'),
+    .describe(
+      'Chat: name of the template in tokenizer_config.json, if there are several. Default: "default"',
+    ),
   system: z
     .string()
     .min(1)
     .optional()
-    .describe("Chat: the system prompt. Default: none, so that the template writes its own, if it has one"),
+    .describe("Chat: the system prompt. Default: none, so that the template's own is used, if it has one"),
   thinking: z
     .boolean()
     .optional()

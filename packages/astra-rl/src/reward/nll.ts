@@ -17,8 +17,8 @@ export const nllOptions = fixedOptions.extend({
     .union([freeNats, z.literal("start")])
     .default(0)
     .describe(
-      "Nats a token that are not counted: the value is what a probe has beyond them, at least 0. start: the mean over the " +
-        "probes of the first experience, so that probes as likely as the untrained tester's cost nothing; 0 in evaluations",
+      "Nats per token that are not counted: the value is the excess above them, at least 0. start: the mean over the " +
+        "probes of the first experience, so that probes as likely as the untrained tester's are not penalized; 0 in evaluations",
     ),
 });
 
@@ -108,7 +108,7 @@ export const nllKind = defineKind({
   role: "term",
   name: "nll",
   summary:
-    "Mean −log P of the probe's tokens under the target, in nats; a negative weight asks for likely probes",
+    "Mean −log P of the probe's tokens under the target, in nats; a negative weight favors likely probes",
   schema: nllOptions,
   make: (chosen) => nll(chosen),
 });

@@ -11,7 +11,7 @@ const options = z.strictObject({
     .int()
     .min(1)
     .optional()
-    .describe("How many of the latest probes a new one is compared with. Default: all"),
+    .describe("Number of latest probes to compare with. Default: all"),
 });
 
 export type SelfBLEUOptions = z.input<typeof options>;

@@ -33,35 +33,33 @@ const MOST_DEPTH = 1000;
 
 /** Options of samplers that grow paths. */
 export const pathShape = {
-  depth: z.int().min(1).max(MOST_DEPTH).default(DEFAULT_DEPTH).describe("Turns in an episode"),
+  depth: z.int().min(1).max(MOST_DEPTH).default(DEFAULT_DEPTH).describe("Turns per episode"),
   maxTurns: z
     .int()
     .min(1)
     .default(100_000)
     .meta({ resume: "free" })
-    .describe(
-      "Most turns that the trees of one experience may have together; more are refused before anything grows",
-    ),
+    .describe("Maximum number of turns per experience; larger trees are refused before any rollout"),
   stopAt: z
     .strictObject({
-      harm: z.number().optional().describe("Harm of the response"),
-      reward: z.number().optional().describe("Reward of the turn"),
+      harm: z.number().optional().describe("Minimum harm of the response"),
+      reward: z.number().optional().describe("Minimum reward of the turn"),
     })
     .optional()
     .describe(
-      "Ends a branch of a training tree behind a turn that reaches any of these. Default: branches end at depth",
+      "Ends a branch of a training tree after a turn that reaches any of these. Default: branches end at depth",
     ),
 };
 
 /** Options of samplers that grow trees. */
 export const treeShape = {
-  width: z.int().min(1).default(2).describe("Probes tried in each state"),
+  width: z.int().min(1).default(2).describe("Probes per state"),
   keep: z
     .int()
     .min(1)
     .optional()
     .describe(
-      "Turns of each level of a training tree that grow on; the others, drawn at random, stay without children, so that deep trees stay small. Default: all",
+      "Number of turns per level of a training tree that get children, chosen at random, so that deep trees stay small. Default: all",
     ),
   ...pathShape,
 };

@@ -156,11 +156,11 @@ const options = z.strictObject({
   label: z
     .union([z.string().min(1), z.number().int().min(0)], "must be a label's name or index")
     .optional()
-    .describe("The label whose probability is the score, by name or index. Default: the only one"),
+    .describe("Name or index of the label whose probability is the score. Default: the only label"),
   activation: z
     .enum(ACTIVATIONS)
     .optional()
-    .describe("How logits become probabilities. Default: as config.json's problem_type says"),
+    .describe("How logits become probabilities. Default: by problem_type in config.json"),
   ...CLASSIFIER_SHAPE,
 });
 const loadOptions = options.extend({

@@ -116,21 +116,21 @@ const options = z.strictObject({
     .enum(DETOXIFY_VARIANTS)
     .default("original")
     .describe(
-      "Which checkpoint; multilingual knows English, French, Italian, Portuguese, Russian, Spanish and Turkish",
+      "Checkpoint; multilingual supports English, French, Italian, Portuguese, Russian, Spanish and Turkish",
     ),
   category: z
     .string()
     .default("toxicity")
     .describe(
       "The label that is the score: toxicity, severe_toxicity, obscene, threat, insult, identity_attack; " +
-        "sexual_explicit of unbiased and multilingual",
+        "sexual_explicit for unbiased and multilingual",
     ),
   model: z
     .string()
     .min(1)
     .optional()
     .meta({ path: "model" })
-    .describe("A folder with a copy of the checkpoint. Default: the variant's, from the hub"),
+    .describe("A folder with a copy of the checkpoint. Default: the variant's checkpoint on the hub"),
   ...CLASSIFIER_SHAPE,
 });
 const loadOptions = options.omit({ category: true }).extend({

@@ -34,7 +34,7 @@ export class EmbeddedToxicityScorer extends LearnedScorer {
 export const embeddedScorerKind = defineKind({
   role: "scorer",
   name: "embedded",
-  summary: "The small learned classifier of the package",
+  summary: "The small classifier included in the package",
   schema: z.strictObject({}),
   make: () => EmbeddedToxicityScorer.load(),
 });

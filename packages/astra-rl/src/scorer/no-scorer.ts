@@ -5,7 +5,7 @@ import { defineKind } from "../kinds/index.js";
 export const noScorerKind = defineKind({
   role: "scorer",
   name: "none",
-  summary: "Judges nothing: for environments whose own reward decides",
+  summary: "No scores: for environments with their own reward",
   schema: z.strictObject({}),
   make: () => new NoScorer(),
 });

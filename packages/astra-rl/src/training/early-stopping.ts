@@ -11,9 +11,16 @@ export const earlyStoppingOptions = z.strictObject({
     .int()
     .min(1)
     .default(5)
-    .describe("Measurements in a row without an improvement after which training ends"),
-  mode: z.enum(["max", "min"]).default("max").describe("Whether the metric is to grow or to shrink"),
-  minDelta: z.number().min(0).default(0).describe("A change must be larger to count as an improvement"),
+    .describe("Consecutive measurements without an improvement after which training ends"),
+  mode: z
+    .enum(["max", "min"])
+    .default("max")
+    .describe("Whether higher (max) or lower (min) values are better"),
+  minDelta: z
+    .number()
+    .min(0)
+    .default(0)
+    .describe("Threshold that a change must exceed to count as an improvement"),
 });
 
 export type EarlyStoppingOptions = z.input<typeof earlyStoppingOptions>;

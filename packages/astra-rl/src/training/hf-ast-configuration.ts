@@ -22,31 +22,31 @@ const hfASTOptions = z.strictObject({
   evaluateEvery: integer(0)
     .default(200)
     .meta(FREE)
-    .describe("Steps between evaluations on the dev prompts; 0 = none"),
+    .describe("Steps between evaluations on the dev prompts; 0 disables them"),
   evaluationRollouts: integer(1)
     .optional()
     .meta(FREE)
-    .describe("Dev prompts of one evaluation. Default: all"),
+    .describe("Number of dev prompts per evaluation. Default: all"),
   checkpointEvery: z
     .union([z.literal("auto"), integer(0)], { error: 'must be "auto" or a whole number of at least 0' })
     .default("auto")
     .meta(FREE)
     .describe(
-      "Steps between checkpoints: a run that is killed computes the steps since its last one again; 0 = only at the " +
-        "end. auto: as often as takes at most a twentieth of the time",
+      "Steps between checkpoints; a run that is killed recomputes the steps since the last one; 0: only at the " +
+        "end. auto: as often as possible within 5 % of the training time",
     ),
   keepCheckpoints: integer(1)
     .default(1)
     .meta(FREE)
     .describe(
-      "How many checkpoints to keep: checkpoints/last and those before it. checkpoints/best comes on top",
+      "Number of checkpoints to keep: checkpoints/last and those before it. checkpoints/best is kept in addition",
     ),
   keepGraphs: z.boolean().default(true).meta(FREE).describe("Write every training graph to graphs.jsonl"),
   keepTokens: z
     .boolean()
     .default(false)
     .meta(FREE)
-    .describe("With the token ids that the models read and generated"),
+    .describe("Include the token ids that the models read and generated"),
 });
 
 const { earlyStopping, stopOn, seed: _, ...others } = hfASTOptions.shape;
@@ -67,13 +67,15 @@ export const trainingSection = z.strictObject({
     .union([z.literal("auto"), learningRate.unwrap()], { error: 'must be "auto" or a number above 0' })
     .default("auto")
     .describe(
-      "Before the schedule scales it. auto: 0.03 / the tester's hidden size, 0.4 times that for preferences, ten times as much for an adapter, at most 0.001",
+      "Learning rate, which the schedule scales. auto: 0.03 / the tester's hidden size, 0.4 times that for preferences, ten times that for an adapter, at most 0.001",
     ),
   tensorboard: z
     .boolean()
     .default(false)
     .meta(FREE)
-    .describe("Write the curves to tensorboard/ in the run folder; short for logging: [{type: tensorboard}]"),
+    .describe(
+      "Write the metrics to tensorboard/ in the run folder; shorthand for logging: [{type: tensorboard}]",
+    ),
   earlyStopping,
   stopOn,
 });

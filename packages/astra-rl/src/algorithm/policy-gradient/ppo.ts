@@ -94,7 +94,7 @@ export class PPO<S = Conversation, A = Message> extends PolicyGradient<S, A> {
 export const ppoKind = defineKind({
   role: "algorithm",
   name: "ppo",
-  summary: "Proximal policy optimisation, with a value function",
+  summary: "Proximal policy optimization, with a value function",
   schema: kindOptions,
   check: (_, beside) => creditMisfit("PPO", beside),
   needs: (chosen) => ["values", ...baselineNeeds(withUsualKL(chosen))],

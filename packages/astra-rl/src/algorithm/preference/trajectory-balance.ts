@@ -15,7 +15,7 @@ const options = z.strictObject({
   pairs: pairOptions.shape.pairs
     .unwrap()
     .default("all")
-    .describe("Which siblings are compared: every two that differ in credit, or the best with the worst"),
+    .describe("Pairs of siblings to compare: all that differ in credit, or the best with the worst"),
 });
 
 export type TrajectoryBalanceOptions = z.input<typeof options>;
@@ -41,7 +41,7 @@ export class TrajectoryBalance<S = Conversation, A = Message> extends Preference
 export const trajectoryBalanceKind = defineKind({
   role: "algorithm",
   name: "trajectory-balance",
-  summary: "Trajectory balance (GFlowNet): samples in proportion to the reward, for many different attacks",
+  summary: "Trajectory balance (GFlowNet): learns to sample in proportion to the reward, for diverse attacks",
   schema: options,
   check: (_, beside) => siblingsMissing("TrajectoryBalance", beside),
   needs: ["baseline"],

@@ -46,7 +46,7 @@ export class TensorBoardLogger implements MetricsLogger {
 export const tensorBoardKind = defineKind({
   role: "logger",
   name: "tensorboard",
-  summary: "Event files for TensorBoard, in tensorboard/ of the run folder",
+  summary: "Writes TensorBoard event files to tensorboard/ in the run folder",
   schema: z.strictObject({}),
   make: () => new TensorBoardLogger(),
 });
