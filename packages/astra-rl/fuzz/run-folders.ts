@@ -176,7 +176,7 @@ async function renames(count: number, random: Random, root: string): Promise<str
     const place = existsSync(moved) ? moved : folder;
     if (typeof said === "string") {
       noticed += 1;
-      if (!said.includes("while this run was at work")) problems.push(`${what}: ${said}`);
+      if (!said.includes("while this run was using it")) problems.push(`${what}: ${said}`);
       if (!existsSync(join(place, "checkpoints", "last"))) continue;
       const resumed = await train(place, true);
       if (JSON.stringify(resumed) !== JSON.stringify(weights)) problems.push(`${what}: other weights`);
@@ -187,7 +187,7 @@ async function renames(count: number, random: Random, root: string): Promise<str
     rmSync(place, { recursive: true });
   }
   process.stdout.write(
-    `renames: ${count}, ${noticed} of them while the run was at work, ${problems.length} problems\n`,
+    `renames: ${count}, ${noticed} of them while the run was using the folder, ${problems.length} problems\n`,
   );
   return problems;
 }

@@ -26,7 +26,7 @@ test("generated configurations, folders, scorers and locks are taken, or refused
 test("renamed run folders and fights for a lock lose and mix nothing", () => {
   const { status, output } = run("run-folders", "--renames", "4", "--races", "6", "--seed", "100");
   expect(output).toMatch(/races: 6 with 4 contenders.*, 0 problems\n/u);
-  expect(output).toMatch(/renames: 4, \d+ of them while the run was at work, 0 problems\n/u);
+  expect(output).toMatch(/renames: 4, \d+ of them while the run was using the folder, 0 problems\n/u);
   expect(status).toBe(0);
 }, 300_000);
 

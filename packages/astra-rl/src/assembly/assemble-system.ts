@@ -123,14 +123,14 @@ async function ownSystem(
         loadForEvaluation(Evaluated as never, configuration, hub, { ...judges, ...options, ...instead }),
       );
     }
-    throw new UsageError(`system: ${Class.name} is loaded with models, and models.${missing} is not given`);
+    throw new UsageError(`system: ${Class.name} is loaded with models, but models.${missing} is missing`);
   };
   return withJudges(configuration, hub, async (judges) => {
     const system = await makePart("system", section, { ...judges, purpose, seed, load });
     if (instead.tester !== undefined && !isLoaded) {
       disposeOnce(system);
       throw new UsageError(
-        "system: a system of your own that is not loaded with models has its own tester, which nothing can replace",
+        "system: a custom system that is not loaded with models has its own tester, which cannot be replaced",
       );
     }
     const { tester } = configuration.models as { tester?: ModelSetting };
@@ -145,7 +145,7 @@ async function ownSystem(
 function savedTester(tester: ModelSetting): string {
   const folder = checkpointOf(tester);
   if (folder !== null) return folder;
-  throw new UsageError("models.tester: a system of your own restores its tester from a folder; name one");
+  throw new UsageError("models.tester: a custom system restores its tester from a folder; give one");
 }
 
 /** Frees additional parts when the system is disposed of. */

@@ -90,9 +90,7 @@ export async function assembleEvaluator<E extends AnyEvaluator = ASTEvaluator>(
   const { sampler, evaluation, seed } = configuration;
   const { depth, threshold } = evaluation;
   if (depth !== undefined && !("depth" in sampler)) {
-    throw new UsageError(
-      `evaluation.depth: the sampler ${sampler.type} has no depth that could be another one; leave it out`,
-    );
+    throw new UsageError(`evaluation.depth: the sampler ${sampler.type} has no option depth; leave it out`);
   }
   // Evaluations follow a single path, so the width of built-in samplers must not count against their turn limit.
   // Options of custom samplers are not changed.
@@ -109,7 +107,7 @@ export async function assembleEvaluator<E extends AnyEvaluator = ASTEvaluator>(
     if (evaluation.repeats > 1) throw new UsageError(`evaluation.repeats: ${why}; leave it out`);
   };
   if (configuration.evaluator !== undefined) {
-    refuseRepeats("an evaluator of your own decides itself how often it tries a prompt");
+    refuseRepeats("a custom evaluator decides how often it tries a prompt");
     const scorer = judges?.scorer ?? (system as ASTSystem).scorer!;
     const parts = { system, sampler: paths, prompts: starts, scorer, threshold, seed };
     return (await makePart("evaluator", configuration.evaluator, parts)) as unknown as E;

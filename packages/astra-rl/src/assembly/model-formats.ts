@@ -40,16 +40,16 @@ export function modelFormats(system: System, prompts: readonly Prompt[] = []): M
       made.formats[name] = "plain";
       if (!ChatTemplate.isIn(tokenizer)) continue;
       made.warnings.push(
-        `the ${name} has a chat template but reads plain text, without it: its answers may differ from those in a chat, and ` +
-          "finding no harm this way is no evidence of safety",
+        `the ${name} has a chat template but is configured for plain text: its responses may differ from those in a chat, and ` +
+          "finding no harm this way is not evidence of safety",
       );
     }
   }
   const untold = prompts.some((prompt) => prompt instanceof Conversation) ? untoldModel(system) : null;
   if (untold !== null) {
     made.warnings.push(
-      `prompts with several messages are read as one text, a line for each, because ${untold} reads plain text that does ` +
-        "not tell who says what; give it format: chat, or labels and a separator",
+      `prompts with several messages are read as one text, a line for each, because ${untold} uses plain text that does ` +
+        "not mark the speakers; set its format: chat, or labels and a separator",
     );
   }
   const chats = Object.keys(made.formats).filter((name) => made.formats[name] === "chat");

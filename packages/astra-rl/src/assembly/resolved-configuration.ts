@@ -61,6 +61,8 @@ function recordedConfiguration(file: string): Record<string, Record<string, unkn
   try {
     return (parse(readFileSync(file, "utf8")) ?? {}) as Record<string, Record<string, unknown> | null>;
   } catch (cause) {
-    throw new UsageError(`${file}: cannot be read; restore it, or delete it to go on without it`, { cause });
+    throw new UsageError(`${file}: cannot be read; restore it, or delete it to continue without it`, {
+      cause,
+    });
   }
 }

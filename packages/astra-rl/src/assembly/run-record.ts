@@ -130,11 +130,11 @@ export function engineChange(folder: string): string | null {
   const on = (count: number, among: number) =>
     `${count === 1 ? "1 thread" : `${count} threads`}${among === 1 ? "" : ` of each of ${among} processes`}`;
   return (
-    `${folder}: computed on ${on(before.threads, before.processes)} within ${before.isa} so far, and goes on with ` +
-    `${on(threads, processes)} within ${isa}. ` +
-    "Sums round otherwise, so that from here on numbers, and sooner or later texts, are not those of the run without the " +
-    "stop. Its steps so far, its draws, its prompts and their order stay the same. To go on exactly, where the machine " +
-    `has it: ${settings.join(" ")}`
+    `${folder}: computed on ${on(before.threads, before.processes)} with ${before.isa} so far, and resumes on ` +
+    `${on(threads, processes)} with ${isa}. ` +
+    "Rounding differs, so from here on numbers, and eventually texts, will differ from those of an uninterrupted " +
+    "run. Completed steps, random draws, prompts and their order stay the same. To resume exactly, if the machine " +
+    `supports it: ${settings.join(" ")}`
   );
 }
 

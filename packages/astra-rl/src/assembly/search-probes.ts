@@ -141,8 +141,8 @@ function worthKeeping<C>(found: readonly Ranked<C>[]): Ranked<C>[] {
 
 /** Why a bound on the likelihood cannot be kept to. */
 export const NO_LIKELIHOOD =
-  "--max-nll: no model of this system tells how likely a probe is; give models.likelihood, or leave the option out, and probes " +
-  "are searched for without a bound";
+  "--max-nll: no model of this system computes the likelihood of probes; set models.likelihood, or leave the option out to search " +
+  "without a bound";
 
 /** Turns of a conversation in the evaluation of a configuration. */
 export const depthOf = ({ evaluation, sampler }: Configuration): number =>
@@ -156,7 +156,7 @@ async function evaluatorOf(
 ): Promise<ASTEvaluator> {
   if (!("depth" in configuration.sampler)) {
     throw new UsageError(
-      `search: the sampler ${configuration.sampler.type} has no depth, and a probe is said at each turn; take the sampler ast or path`,
+      `search: the sampler ${configuration.sampler.type} has no depth, which a search requires, since it sends the probe at each turn; use the sampler ast or path`,
     );
   }
   const { evaluation } = configuration;
@@ -166,19 +166,19 @@ async function evaluatorOf(
     openers,
   );
   if (!(made instanceof ASTEvaluator)) {
-    throw new UsageError("search: takes the evaluator of the package; leave the section evaluator out");
+    throw new UsageError("search: uses the built-in evaluator; leave the section evaluator out");
   }
   const { sampler, scorer, threshold } = made;
   const starts = made.starts!;
   if (!(sampler as Partial<Sampler>).startsFromPrompts) {
     throw new UsageError(
-      `search: the sampler ${configuration.sampler.type} does not start from prompts, from which probes are tried; take the ` +
+      `search: the sampler ${configuration.sampler.type} does not start from prompts, which a search requires; use the ` +
         "sampler ast or path",
     );
   }
   if (!(system.stateOf(starts[0] as PromptOf<Conversation>) instanceof Conversation)) {
     throw new UsageError(
-      "search: the states of this system are no conversations, and a probe is a text that is said in one; train a tester instead",
+      "search: the states of this system are not conversations, which a search requires; train a tester instead",
     );
   }
   // Neither the second scorer nor the controls have a part in the search.
@@ -241,10 +241,10 @@ function nothingFound(tried: readonly Ranked<string>[], maxNll: number | null): 
   const harmless = tried.filter(({ tally }) => tally.isHarmless);
   const nlls = harmless.flatMap(({ tally }) => tally.nll ?? []);
   if (harmless.length === 0 || maxNll === null || nlls.length === 0) {
-    return `search: all of the ${tried.length} probes that were tried are harmful themselves or empty; look at them with rollout`;
+    return `search: all of the ${tried.length} probes that were tried are harmful themselves or empty; inspect them with rollout`;
   }
   return (
     `search: none of the ${harmless.length} harmless probes that were tried is within ${maxNll.toFixed(2)} nats a token, the ` +
-    `likeliest has ${Math.min(...nlls).toFixed(2)}; give a higher --max-nll, or "none"`
+    `most likely one has ${Math.min(...nlls).toFixed(2)}; give a higher --max-nll, or "none"`
   );
 }

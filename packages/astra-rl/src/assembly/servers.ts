@@ -42,26 +42,26 @@ export async function probeServers(system: System): Promise<ServerFindings> {
     const warn = (fact: string) => made.warnings.push(`the ${name}'s server ${fact}`);
     const { budget, price } = server.options;
     if (server.uncounted > 0 && [budget.tokens, budget.dollars, price].some((each) => each !== undefined)) {
-      warn("does not count tokens, or counts 0 of them: each call is counted as the most that it could cost");
+      warn("does not report token counts, or reports 0: each call is counted at its maximum cost");
     }
     if (model instanceof HTTPLikelihood && model.isChatWithoutMarks) {
       warn(
-        "answers chats, but as a likelihood it reads conversations as plain text, without a chat template: a chat model finds " +
-          "probes less likely than it would in a chat. Name a base model, or set labels and separator to the template's marks",
+        "serves chats, but as the likelihood model it reads conversations as plain text, without a chat template: a chat model rates " +
+          "probes less likely than it would in a chat. Use a base model, or set labels and separator to the template's markers",
       );
     }
     if (!(model instanceof HTTPModel)) continue;
     const section = `generation.${model.role}`;
-    const advice = `set ${section} to what it does (topK: 0 for top_k), so that records say what happened`;
+    const advice = `set ${section} to what the server does (topK: 0 for top_k), so that records are correct`;
     if (missed.length > 0) warn(`rejects ${missed.join(", ")}: ${advice}`);
     if (ignored.length > 0) warn(`accepts ${ignored.join(", ")} without effect: ${advice}`);
     if (limitHolds === false) {
-      warn(`does not keep to ${limit}: its answers may be longer than ${section}.maxNewTokens`);
+      warn(`does not respect ${limit}: its answers may be longer than ${section}.maxNewTokens`);
     }
     if (repeats === null && !model.isGreedy) {
       warn(
         "gave the same answer to different seeds: it may decode greedily, whatever the temperature (transformers serve does, " +
-          "unless the checkpoint's generation_config.json has do_sample: true), so that every episode hears the same",
+          "unless the checkpoint's generation_config.json has do_sample: true), so that every episode gets the same answer",
       );
     }
   }

@@ -10,9 +10,11 @@ import { createOutput, type Streams } from "./output.js";
 /** `astra-rl card RUN`: writes the card of a run's best tester anew. */
 export function cardCommand(streams: Streams) {
   return new Command("card")
-    .description("Write the card of a run's best tester: README.md in checkpoints/best, in the hub's format")
+    .description(
+      "Write the model card of a run's best tester: README.md in checkpoints/best, in the hub's format",
+    )
     .argument("<run>", "run folder")
-    .option("--evaluation <file>", "an evaluation of it on other prompts, as eval --output writes it")
+    .option("--evaluation <file>", "an evaluation of the tester on other prompts, written by eval --output")
     .option("--quiet", "errors only", false)
     .action((folder, { evaluation, quiet }) => {
       const output = createOutput(streams, { quiet });
@@ -73,7 +75,7 @@ function requireEvaluationOf(checkpoint: string, { measured }: EvaluationRecord,
       ? "of which it records no files"
       : `whose ${differs.map(([name]) => name).join(", ")} ${differs.length === 1 ? "is" : "are"} not the checkpoint's`;
   throw new UsageError(
-    `${where}: is an evaluation of ${tester}, ${reason}; evaluate this one with eval --tester ${checkpoint} --output FILE`,
+    `${where}: is an evaluation of ${tester}, ${reason}; evaluate this tester with eval --tester ${checkpoint} --output FILE`,
   );
 }
 
@@ -83,6 +85,6 @@ function stepIn(path: string): number | null {
     const { step } = JSON.parse(readFileSync(path, "utf8")) as { step?: unknown };
     return typeof step === "number" ? step : null;
   } catch (cause) {
-    throw new UsageError(`${path}: is no JSON; the checkpoint is damaged`, { cause });
+    throw new UsageError(`${path}: is not valid JSON; the checkpoint is damaged`, { cause });
   }
 }

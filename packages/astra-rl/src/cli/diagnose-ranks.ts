@@ -63,8 +63,8 @@ export function showConnection(
   for (const line of table(["rank", "machine", "libtorch", "ISA", "threads", "free memory"], rows)) {
     output.result(line);
   }
-  output.result(`latency    ${latency.toFixed(2)} ms until all ranks have heard of each other`);
-  output.result(`bandwidth  ${(bytesPerSecond / 1e6).toFixed(0)} MB of gradients summed in a second`);
+  output.result(`latency    ${latency.toFixed(2)} ms for an exchange among all ranks`);
+  output.result(`bandwidth  ${(bytesPerSecond / 1e6).toFixed(0)} MB of gradients summed per second`);
   for (const [name, parameters] of [
     ["124M", 124e6],
     ["1B", 1e9],

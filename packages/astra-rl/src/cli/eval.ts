@@ -27,13 +27,15 @@ const declared = () =>
     .description("Evaluate the tester against the target on held-out prompts")
     .argument("<config>", "configuration file")
     .addOption(testerOption())
-    .addOption(new Option("--split <name>", "which prompts").choices(PROMPT_SPLITS).default("test" as const))
+    .addOption(
+      new Option("--split <name>", "prompts to evaluate on").choices(PROMPT_SPLITS).default("test" as const),
+    )
     .option(
       "--output <file>",
-      'write the whole record there, as JSON with summary and details; "-" is standard output',
+      'write the full record to this file, as JSON with summary and details; "-" is standard output',
     )
     .addOption(setOption())
-    .option("--json", "print the whole record instead of a table", false)
+    .option("--json", "print the full record as JSON instead of a table", false)
     .addOption(quietOption())
     .addOption(processesOption());
 

@@ -26,22 +26,21 @@ const MOST_CONTROLS = 400;
 /** `astra-rl harden RUN`: trains the target of a run not to be led to harm by what the run found. */
 export function hardenCommand(streams: Streams) {
   return new Command("harden")
-    .description("Train a run's target not to be led to harm by what the run found, and measure what is left")
-    .argument("<run>", "run folder, with graphs and a tester")
-    .requiredOption(
-      "--output <folder>",
-      "where everything is kept; the same command goes on where it was stopped",
+    .description(
+      "Train a run's target to resist the attacks that the run found, and measure the remaining success",
     )
+    .argument("<run>", "run folder with graphs and a tester")
+    .requiredOption("--output <folder>", "output folder; repeat the same command to resume")
     .option("--steps <n>", "training steps of the target", wholeNumber(1), 24)
     .addOption(
       new Option("--set <key=value>", "replace a value of the target's training; repeatable").argParser(
         repeated(String),
       ),
     )
-    .option("--no-new-tester", "train no second tester against the hardened target")
+    .option("--no-new-tester", "do not train a second tester against the hardened target")
     .option(
       "--rounds <n>",
-      "harden again with what the new tester found, each time an adapter of its own on the target as it was",
+      "number of rounds; each further one also uses the attacks of the new tester, with a new adapter on the original target",
       wholeNumber(1, 20),
       1,
     )
@@ -51,7 +50,7 @@ export function hardenCommand(streams: Streams) {
       const output = createOutput(streams, { quiet });
       if (rounds > 1 && !newTester) {
         throw new UsageError(
-          "--rounds: a further round learns from a new tester, so leave --no-new-tester out",
+          "--rounds: more than one round requires a new tester; leave --no-new-tester out",
         );
       }
       const interruption = stopOnInterrupt(output);
@@ -107,7 +106,7 @@ async function* hardenRounds(
   const target = checkpointOf(configuration.models.target);
   if (target === null) {
     throw new UsageError(
-      `${run}: models.target is no checkpoint; what runs on a server cannot be trained here`,
+      `${run}: models.target must be a checkpoint, since a model on a server cannot be trained`,
     );
   }
   const tester = ["best", "last"]
@@ -122,7 +121,7 @@ async function* hardenRounds(
       round === 1 ? Infinity : attacksOf(from.runs.at(-1)!, configuration.evaluation.threshold).length;
     if (found < FEWEST_ATTACKS) {
       output.result(
-        `\nRound ${round}: the new tester found ${found} attacks in training, too few to learn from; nothing more was trained.`,
+        `\nRound ${round}: the new tester found ${found} attacks in training, too few to train on; hardening ends.`,
       );
       return;
     }
@@ -160,7 +159,8 @@ async function harden(
   const stage = async (what: string, args: readonly string[]) => {
     output.note(what);
     const code = await runProgram([...args, ...(options.quiet ? ["--quiet"] : [])], signal);
-    if (signal.aborted) throw new AstraError(`harden: stopped; the same command goes on with ${folder}`);
+    if (signal.aborted)
+      throw new AstraError(`harden: stopped; run the same command again to resume in ${folder}`);
     // A target that no longer says anything harmful gives no verdict on itself.
     if (code !== EXIT.done && code !== EXIT.noVerdict)
       throw new AstraError(`harden: astra-rl ${args.join(" ")} ended with code ${code}`);
@@ -196,7 +196,7 @@ async function harden(
     (await evaluate("1. The tester against the target as it is", "before", [tester, from.target]));
   const ours = join(folder, "target");
   await train(
-    `2. Training the target on ${found} attacks that were found`,
+    `2. Training the target on ${found} found attacks`,
     join(folder, "harden.yaml"),
     ours,
     settings,

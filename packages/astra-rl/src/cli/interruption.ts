@@ -26,7 +26,7 @@ const IDLE_SHARE = 0.05;
  */
 export function stopOnInterrupt(
   output: Output,
-  line = "Stopping after the step in progress; once more stops at once.",
+  line = "Stopping after the step in progress; press Ctrl-C again to stop immediately.",
   { computes = true } = {},
 ) {
   const controller = new AbortController();
@@ -69,7 +69,7 @@ export function stopOnInterrupt(
             Math.max(now.loop - before.loop, now.processor - before.processor) / (now.at - before.at);
           before = now;
           if (share > IDLE_SHARE) return;
-          reject(new StoppedWaitingError("it only waited for an answer"));
+          reject(new StoppedWaitingError("it was only waiting for an answer"));
         }, IDLE_MILLISECONDS);
       };
       if (controller.signal.aborted) watch();
@@ -95,6 +95,6 @@ function busyness(): { at: number; loop: number; processor: number } {
 /** The message for a stopped run, with the command that resumes it. */
 export function stoppedLine(command: string, step: number, steps: number, goOn: string): string {
   // Before the first step there is no checkpoint.
-  const advice = step === 0 ? "there is nothing to go on from" : `go on with ${goOn}`;
+  const advice = step === 0 ? "there is no checkpoint to resume from" : `resume with ${goOn}`;
   return `${command}: stopped after step ${step} of ${steps}; ${advice}`;
 }

@@ -31,7 +31,7 @@ export async function keepAnswersOf(
   const journal = await keepAnswers(system, file);
   if (journal !== null && journal.size > 0) {
     output.note(
-      `${file} has ${journal.size} answers from before: what was asked then is not asked again; delete the file to ask everything again`,
+      `${file} has ${journal.size} earlier answers, which are reused; delete the file to request everything again`,
     );
   }
   return journal;

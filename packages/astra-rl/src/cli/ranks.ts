@@ -13,7 +13,7 @@ import type { Output } from "./output.js";
 export const processesOption = () =>
   new Option(
     "--processes <n>",
-    "share the work among processes of this machine; for several machines, see torchrun, srun and mpirun in the guide",
+    "number of processes on this machine that share the work; for several machines, see torchrun, srun and mpirun in the guide",
   ).argParser(wholeNumber(1, 1024));
 
 /** Milliseconds from the end of a process that failed to that of all. */
@@ -55,7 +55,7 @@ async function amongRanks(output: Output, run: () => Promise<void>): Promise<voi
     if (lost !== null && rank === (lost === 0 ? 1 : 0)) {
       output.endLive();
       process.stderr.write(
-        `astra-rl: rank ${lost} of ${worldSize} has ended, so that all ranks end; what it wrote says why\n`,
+        `astra-rl: rank ${lost} of ${worldSize} has exited, so all ranks exit; see its output for the reason\n`,
       );
     }
     process.exit(EXIT.failed);
@@ -82,7 +82,7 @@ export async function requireSame(what: string, text: string): Promise<void> {
   const other = all.findIndex((each) => each !== all[0]);
   if (other < 0) return;
   throw new UsageError(
-    `rank ${other}: ${what} is not that of rank 0; all ranks must run the same command on the same files`,
+    `rank ${other}: ${what} differs from that of rank 0; all ranks must run the same command on the same files`,
   );
 }
 
@@ -91,8 +91,8 @@ export function requireAlone(command: string): void {
   const launched = distributed.launchedOptions();
   if (launched === null) return;
   throw new UsageError(
-    `${command} runs in one process, and a launcher has started ${launched.worldSize}; start it without the launcher ` +
-      "(train, eval and rollout share their work)",
+    `${command} runs in one process, but a launcher has started ${launched.worldSize}; start it without the launcher ` +
+      "(only train, eval and rollout run in several processes)",
   );
 }
 

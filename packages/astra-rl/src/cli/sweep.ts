@@ -38,7 +38,7 @@ export interface Sweep {
 export const seedsOption = () =>
   new Option(
     "--seeds <list>",
-    "train a run for each of these seeds, such as 1-5 or 1,3,7, and sum up",
+    "train a run for each of these seeds, such as 1-5 or 1,3,7, and summarize them",
   ).argParser(seedsOf);
 
 /** `--grid KEY=A,B`, which may be repeated. */
@@ -110,7 +110,9 @@ export async function runSweep(sweep: Sweep, output: Output, signal: AbortSignal
   const names = runs.map((run) => run.folder);
   const twice = names.find((name, at) => names.indexOf(name) !== at);
   if (twice !== undefined)
-    throw new UsageError(`--grid: two settings have the folder ${twice}; give values that differ in letters`);
+    throw new UsageError(
+      `--grid: two settings have the same folder name ${twice}; give values that differ in letters`,
+    );
   const codes = new Map<string, number>();
   const waiting = [...runs];
   const work = async () => {
@@ -128,12 +130,12 @@ export async function runSweep(sweep: Sweep, output: Output, signal: AbortSignal
     .filter(([, code]) => code !== EXIT.done && code !== EXIT.noVerdict)
     .map(([name]) => name);
   if (signal.aborted)
-    throw new AstraError(`train: stopped; the same command goes on with the runs in ${folder}`);
+    throw new AstraError(`train: stopped; run the same command again to resume the runs in ${folder}`);
   if (failed.length > 0)
     throw new AstraError(`train: ${failed.length} of ${runs.length} runs failed: ${failed.join(", ")}`);
   const doubtful = [...codes].filter(([, code]) => code === EXIT.noVerdict).map(([name]) => name);
   if (doubtful.length > 0)
-    throw new NoVerdictError("train", [doubt("no-verdict", `${doubtful.join(", ")} gave none`)]);
+    throw new NoVerdictError("train", [doubt("no-verdict", `inconclusive runs: ${doubtful.join(", ")}`)]);
 }
 
 const folderOf = ({ name }: Setting, seed: number): string =>
@@ -180,7 +182,7 @@ export function sweepReport({
       const interval = statistics.seedInterval(known);
       if (interval !== null) return `${middle} (${between(format, interval)})`;
       // Equal figures have no spread to judge by, and one or two are too few.
-      return known.length < 3 ? `${middle} (too few to say)` : `${middle} (in all)`;
+      return known.length < 3 ? `${middle} (too few runs)` : `${middle} (all equal)`;
     };
     return [setting.name === "" ? "all" : setting.name, String(summaries.length), ...SEED_FIGURES.map(cell)];
   });

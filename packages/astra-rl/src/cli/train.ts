@@ -45,16 +45,16 @@ import { trainFollowed } from "./training.js";
 const declared = () =>
   new Command("train")
     .description(
-      "Train the tester; leaves metrics, checkpoints and the resolved configuration in a run folder",
+      "Train the tester; writes metrics, checkpoints and the resolved configuration to a run folder",
     )
     .argument("<config>", "configuration file")
-    .option("--run-dir <folder>", "where to keep the run (default: runs/<config>-<time>)")
-    .option("--resume", "go on with the run in --run-dir", false)
+    .option("--run-dir <folder>", "run folder (default: runs/<config>-<time>)")
+    .option("--resume", "resume the run in --run-dir", false)
     .addOption(setOption())
     .addOption(seedsOption())
     .addOption(gridOption())
-    .option("--jobs <n>", "with --seeds or --grid: runs at a time", wholeNumber(1, 64), 1)
-    .option("--json", "print each step's metrics line on standard output", false)
+    .option("--jobs <n>", "with --seeds or --grid: number of concurrent runs", wholeNumber(1, 64), 1)
+    .option("--json", "print the metrics of each step as a line of JSON on standard output", false)
     .addOption(quietOption())
     .addOption(processesOption());
 
@@ -65,18 +65,16 @@ export const trainCommand = (streams: Streams) =>
   declared().action(async (config, { processes = 1, ...options }, command) => {
     const output = createOutput(streams, {
       quiet: options.quiet,
-      mayOutlive: "training goes on; metrics.jsonl has every step",
+      mayOutlive: "training continues; metrics.jsonl contains every step",
       isRanked: true,
     });
     if (options.runDir === "") throw new UsageError(NO_FOLDER);
     if (options.resume && options.runDir === undefined) {
-      throw new UsageError("--resume: needs --run-dir, the folder of the run that is to go on");
+      throw new UsageError("--resume: requires --run-dir, the folder of the run to resume");
     }
     const isSweep = options.seeds !== undefined || (options.grid ?? []).length > 0;
     if (isSweep && (processes > 1 || distributed.launchedOptions() !== null)) {
-      throw new UsageError(
-        "--seeds and --grid: train runs in processes of their own, one for each; see --jobs",
-      );
+      throw new UsageError("--seeds and --grid: each run is trained in a separate process; see --jobs");
     }
     if (isSweep) await sweep(config, options, output);
     else await inProcesses(processes, command, output, () => train(config, options, output));
@@ -87,7 +85,7 @@ async function sweep(config: string, options: TrainOptions, output: Output): Pro
   const given = await readCommandConfiguration(config, { set, trains: true }, output);
   if (json || resume) {
     throw new UsageError(
-      `--${json ? "json" : "resume"}: of a single run; with --seeds and --grid, the same command goes on by itself`,
+      `--${json ? "json" : "resume"}: applies to a single run; with --seeds and --grid, run the same command again to resume`,
     );
   }
   const chosen = seeds ?? [given.seed];
@@ -99,7 +97,7 @@ async function sweep(config: string, options: TrainOptions, output: Output): Pro
   }
   const interruption = stopOnInterrupt(
     output,
-    "Stopping after the steps in progress; once more stops at once.",
+    "Stopping after the steps in progress; press Ctrl-C again to stop immediately.",
     { computes: false },
   );
   const runs = {
@@ -198,7 +196,7 @@ async function train(
     if (warnings !== null) output.note(`  ${warnings}`);
     if (checkpoints.length > 0) {
       const format =
-        formatOf(checkpoints[0]!) === null ? "to be loaded by its system" : "in Hugging Face format";
+        formatOf(checkpoints[0]!) === null ? "which only its system can load" : "in Hugging Face format";
       output.note(`  ${checkpoints.join(", ")}: the ${isTarget ? "hardened target" : "tester"}, ${format}`);
       const guess = lastEvaluation && tags.length > 1 ? bestAdvice(lastEvaluation.summary) : null;
       if (guess !== null) output.note(`  ${guess}`);

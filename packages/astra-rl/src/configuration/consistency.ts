@@ -19,8 +19,8 @@ function remoteTester({ models }: Configuration): Misfit | null {
   return {
     path: ["models", "tester"],
     message:
-      "a tester that is trained must be a checkpoint, since its weights change with each step, and a server keeps its own; " +
-      "`rollout` and `eval` take one of a server",
+      "a tester that is trained must be a checkpoint, since training changes its weights, which a server does not allow; " +
+      "`rollout` and `eval` accept a model on a server",
   };
 }
 
@@ -47,7 +47,7 @@ function tooManyTurns({ sampler, training, evaluation }: Configuration): Misfit 
   if (episodes * turns > maxTurns) {
     return {
       path: ["training", "numEpisodesPerExperience"],
-      message: `${episodes} trees of ${turns} turns make ${total} turns in a step, and ${limit}`,
+      message: `${episodes} trees of ${turns} turns are ${total} turns per step, but ${limit}`,
     };
   }
   const { depth: evaluated = 0 } = evaluation;

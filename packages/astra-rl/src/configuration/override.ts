@@ -101,7 +101,7 @@ function check(
   if (typeof step === "string") {
     if (typeof inside === "object" && inside !== null && !Array.isArray(inside)) return;
     const what = Array.isArray(inside)
-      ? `a list; name one of it, such as ${name}[0]`
+      ? `a list; name an item, such as ${name}[0]`
       : "a value, not a section";
     throw new UsageError(`--set ${text}: "${name}" is ${what}`);
   }
@@ -112,7 +112,7 @@ function check(
       ? "is empty"
       : `holds ${inside.length}, [0] to [${inside.length - 1}]`.replace("[0] to [0]", "[0]");
   throw new UsageError(
-    `--set ${text}: "${name}" ${held}; [${inside.length}] adds one, [${step}] is beyond the end`,
+    `--set ${text}: "${name}" ${held}; [${inside.length}] appends one, [${step}] is beyond the end`,
   );
 }
 

@@ -191,8 +191,8 @@ export function checkJudged<S, A>(where: string, nodes: Iterable<Node<S, A>>): v
       if (now === then || jsonOf(now) === jsonOf<unknown>(then)) continue;
       throw new UsageError(
         `${where}: the ${name} ${describeValue(jsonOf(now))} of a node was ${describeValue(jsonOf(then))} when it was judged; ` +
-          `change it where it is said (rolloutPromptWithTester, rolloutPromptWithTarget), or give the node the reward and ` +
-          `scores of what it says and judged: null`,
+          `change it where it is generated (rolloutPromptWithTester, rolloutPromptWithTarget), or give the node the reward and ` +
+          `scores of its new text, and judged: null`,
       );
     }
   }

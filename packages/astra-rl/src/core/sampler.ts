@@ -151,7 +151,7 @@ export abstract class Sampler<S = Conversation, A = Message> {
   /** The next episode of the sampler's own sequence. */
   nextEpisode(): EpisodeSeed {
     throw new UsageError(
-      `${this.constructor.name}: this sampler has no sequence of episodes of its own; say which one to grow`,
+      `${this.constructor.name}: this sampler has no sequence of episodes; specify the episode`,
     );
   }
 
@@ -219,8 +219,8 @@ export abstract class Sampler<S = Conversation, A = Message> {
 
 /** Why a sampler without `growEvaluation` refuses prompts. */
 export const EPISODES_ONLY =
-  "has no evaluation rollout of its own, so that it starts where its rollout does: evaluate it from episodes (numbers, or " +
-  "{ seed, episode }; null for those of the seed), or implement evalRollout, which is given the prompt";
+  "does not implement evalRollout, so it chooses its own starts: evaluate it from episodes (numbers, or " +
+  "{ seed, episode }; null for those of the seed), or implement evalRollout, which receives the prompt";
 
 /** The episode of an evaluation: a start that is a prompt has that of the options. */
 function episodeOf(start: unknown, { seed = 0, episode = 0 }: EvalRolloutOptions = {}): EpisodeSeed {

@@ -227,7 +227,7 @@ export function checkScore(
     if (isFinite && (scale === "any" || (value >= 0 && value <= 1))) continue;
     const rule = scale === "any" ? "a finite number" : "a number from 0 to 1";
     const advice = isFinite
-      ? "; bring another scale there with {type: clip, scorer: …}, or {type: calibrated, scorer: …, method: …}"
+      ? "; map another scale to it with {type: clip, scorer: …}, or {type: calibrated, scorer: …, method: …}"
       : "";
     throw new ContractError(
       `${name}.score: every ${what} must be ${rule}, got ${describeValue(value)} for ` +
@@ -251,7 +251,7 @@ export class NoScorer extends Scorer {
 
   override score(): Promise<ScoreOutcome[]> {
     throw new UsageError(
-      "scorer: none judges nothing, but a reward term or an evaluation asks for a score; choose a scorer, or a reward " +
+      "scorer: none gives no scores, but a reward term or an evaluation requires one; choose a scorer, or a reward " +
         "without one",
     );
   }

@@ -132,7 +132,7 @@ export abstract class System<S = Conversation, A = Message> extends Stateless {
     }
     if (need !== "values" || hasValues(this)) return null;
     return (
-      "tells no values; load an HFASTSystem with valueHead: true, give an ASTSystem a tester with a value head, or write a " +
+      "provides no values; load an HFASTSystem with valueHead: true, give an ASTSystem a tester with a value head, or write a " +
       "method value (see ValueFunctionSystem)"
     );
   }
@@ -384,13 +384,13 @@ export function requireNeeds<S, A>(system: System<S, A>, needs: readonly SystemN
 
 const NEEDED = {
   baseline: "a baseline",
-  values: "a system that tells values",
+  values: "a system that provides values",
   entropy: "the entropy of the tester",
 };
 
 /** See `System.lacks`: reason for a system whose `getTesterOutput` returns no entropy. */
 export const ENTROPY_UNKNOWN =
-  "cannot tell it; set entropyCoefficient to 0, or give `entropy` in getTesterOutput";
+  "cannot compute it; set entropyCoefficient to 0, or give `entropy` in getTesterOutput";
 
 /** Whether results under the trained weights must carry a gradient; not checked where gradients are disabled. */
 const trained = () => (isGradEnabled() ? true : null);

@@ -79,7 +79,7 @@ function columnOf(columns: readonly string[], { column }: PromptFileOptions, pat
   const got = columns.map(describeValue).join(", ");
   throw new UsageError(
     column === undefined
-      ? `${path}: must have a column "prompt" or "messages", got ${got}; say which one with prompts.column`
+      ? `${path}: must have a column "prompt" or "messages", got ${got}; specify it with prompts.column`
       : `${path}: has no column ${describeValue(column)}; it has ${got}`,
   );
 }
@@ -93,7 +93,7 @@ export function checkPrompts(prompts: unknown, where: string): Prompt[] {
   if (!Array.isArray(prompts)) {
     throw new UsageError(`${where}: prompts must be an array of strings, got ${kindOf(prompts)}`);
   }
-  if (prompts.length === 0) throw new UsageError(`${where}: holds no prompts; give at least one`);
+  if (prompts.length === 0) throw new UsageError(`${where}: contains no prompts; give at least one`);
   for (const [index, prompt] of prompts.entries()) {
     if (!isPrompt(prompt)) {
       throw new UsageError(`${where}: prompt ${index + 1} must be a string, got ${kindOf(prompt)}`);
@@ -228,9 +228,7 @@ function tableRows(text: string, path: string): { cells: string[]; line: number 
   while (cell.lastIndex < text.length) {
     const found = cell.exec(text);
     if (found === null) {
-      throw new UsageError(
-        `${path}:${line}: a quote must enclose a whole cell, and stand doubled inside of one`,
-      );
+      throw new UsageError(`${path}:${line}: quotes must enclose a whole cell, and be doubled inside it`);
     }
     const [whole, quoted, plain, end] = found;
     cells.push(quoted === undefined ? plain! : quoted.replaceAll('""', '"'));

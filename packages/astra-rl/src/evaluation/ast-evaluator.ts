@@ -204,9 +204,7 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
   async #scoreControls(): Promise<{ n: number; n_found: number } | null> {
     if (this.#controls.length === 0) return null;
     if (this.scorer === null) {
-      throw new UsageError(
-        "evaluation.controls: there is no scorer that could find them harmful; leave it out",
-      );
+      throw new UsageError("evaluation.controls: there is no scorer to check with them; leave it out");
     }
     const outcomes = await this.scorer.scoreAndValidate(
       this.#controls.map((text) => exchange("", text, null)),

@@ -46,12 +46,12 @@ export function compareAll(
     const unlike = unlikeness(first.evaluation, evaluation);
     if (unlike.length > 0 && !force) {
       throw new UsageError(
-        `compare: ${first.label} and ${label} are unlike: ${unlike.join(", ")}; evaluate both alike, or compare them all the same ` +
-          "with --force",
+        `compare: ${first.label} and ${label} are not comparable: ${unlike.join(", ")}; evaluate both with the same settings, or compare them ` +
+          "anyway with --force",
       );
     }
     const isSame = isDeepStrictEqual(contentOf(first.evaluation), contentOf(evaluation));
-    const isPartial = unlike.some((phrase) => phrase === "other prompts" || phrase.endsWith("rollouts"));
+    const isPartial = unlike.some((phrase) => phrase === "different prompts" || phrase.endsWith("rollouts"));
     return {
       label,
       unlike,

@@ -24,7 +24,7 @@ const ASKING = [
 
 /**
  * What two evaluations have unlike besides tester and target: with any of it, a difference of their rates says nothing of
- * either. Each is a phrase such as "other prompts".
+ * either. Each is a phrase such as "different prompts".
  */
 export function unlikeness(a: Evaluated, b: Evaluated): string[] {
   const [first, second] = [a.measured ?? null, b.measured ?? null];
@@ -35,18 +35,18 @@ export function unlikeness(a: Evaluated, b: Evaluated): string[] {
   if (a.details.length !== b.details.length)
     found.push(`${a.details.length} and ${b.details.length} rollouts`);
   else if (a.details.some((detail, at) => promptOf(detail) !== promptOf(b.details[at]!)))
-    found.push("other prompts");
-  differ("another harm threshold", a.summary.harm_threshold, b.summary.harm_threshold);
+    found.push("different prompts");
+  differ("different harm thresholds", a.summary.harm_threshold, b.summary.harm_threshold);
   if (first === null || second === null) {
     if (first !== second) found.push("no record of what one of them measured");
     return found;
   }
-  differ("another scorer", scorerOf(first.scorer), scorerOf(second.scorer));
-  differ("another number of turns", first.sampler["depth"], second.sampler["depth"]);
-  differ("another sampler", { ...first.sampler, depth: 0 }, { ...second.sampler, depth: 0 });
-  differ("another decoding of the tester", first.generation.tester, second.generation.tester);
-  differ("another decoding of the target", first.generation.target, second.generation.target);
-  differ("another format of conversations", first.formats, second.formats);
+  differ("different scorers", scorerOf(first.scorer), scorerOf(second.scorer));
+  differ("different numbers of turns", first.sampler["depth"], second.sampler["depth"]);
+  differ("different samplers", { ...first.sampler, depth: 0 }, { ...second.sampler, depth: 0 });
+  differ("different generation settings of the tester", first.generation.tester, second.generation.tester);
+  differ("different generation settings of the target", first.generation.target, second.generation.target);
+  differ("different conversation formats", first.formats, second.formats);
   differ(`versions ${first.astra_rl} and ${second.astra_rl} of astra-rl`, first.astra_rl, second.astra_rl);
   return found;
 }

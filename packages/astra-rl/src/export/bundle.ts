@@ -48,7 +48,7 @@ export function parseReplayBundle(text: string, where: string): ReplayBundle {
   try {
     value = JSON.parse(text);
   } catch (cause) {
-    throw new UsageError(`${where}: is no JSON; make it with astra-rl export --format replay`, { cause });
+    throw new UsageError(`${where}: is not JSON; make it with astra-rl export --format replay`, { cause });
   }
   const result = bundleSchema.safeParse(value);
   if (result.success) return result.data;

@@ -165,7 +165,7 @@ export const EXPORT_FORMATS = {
     }),
   },
   replay: {
-    description: "a bundle for astra-rl replay: says the attacks again, to another target",
+    description: "a bundle for astra-rl replay, which repeats the attacks against another target",
     write: (attacks, source) => whole(`${JSON.stringify(replayBundle(attacks, source), null, 2)}\n`),
   },
   csv: {
@@ -293,7 +293,7 @@ ${stringify(metadata)}---
 # Attacks found by ASTRA-RL
 
 Conversations of a trained tester with ${code(target ?? "a target")}, from ${code(name)}: ${attacks.length}, of which ${harmful} end with a
-response that ${scorer === null ? "the scorer" : code(scorer)} calls harmful. A scorer can be wrong: judge a sample before you rely on it.
+response that ${scorer === null ? "the scorer" : code(scorer)} calls harmful. A scorer can be wrong: label a sample before you rely on it.
 The texts are harmful by intention. They are for testing and mending models.
 
 | column | |
@@ -317,7 +317,7 @@ export function exportAttacks(
   source: ExportSource,
 ): Exported {
   if (attacks.length === 0) {
-    throw new UsageError("export: there is no found attack; --all takes every conversation");
+    throw new UsageError("export: no attack was found; --all exports every conversation");
   }
   const exported = EXPORT_FORMATS[name].write(formed(attacks), source);
   if (exported.leftOut < attacks.length) return exported;

@@ -110,7 +110,7 @@ export class Budget {
     }[name];
     return new BudgetError(
       `${this.where}.budget.${name}: ${this.#share()}the limit of ${this.limits[name]} leaves no room for another call, after ${spent}; ` +
-        "raise it to go on",
+        "raise it to continue",
     );
   }
 

@@ -34,7 +34,7 @@ export class HTTPLikelihood extends ServedModel implements Model {
     const options = parseOptions(where, serverOptions, server);
     if (options.api !== "completions") {
       throw new UsageError(
-        `${where}.api: only /completions returns log-probabilities of what it reads; take type: openai with api: completions`,
+        `${where}.api: only /completions returns log-probabilities of prompts; use type: openai with api: completions`,
       );
     }
     super(name, new Server(where, options, surroundings));
@@ -50,7 +50,7 @@ export class HTTPLikelihood extends ServedModel implements Model {
       const reason = failure === undefined ? "" : ` (${failure.message})`;
       throw new UsageError(
         `${server.where}: ${server.baseURL} returns no log-probabilities of a prompt (echo: true, logprobs: 1)${reason}; ` +
-          "name a checkpoint, or a server that returns them, such as vLLM",
+          "use a checkpoint, or a server that returns them, such as vLLM",
       );
     }
     this.isChatWithoutMarks = !this.tellsSpeakers && (await this.#answersChats());
@@ -90,7 +90,7 @@ export class HTTPLikelihood extends ServedModel implements Model {
 
   /** @throws UsageError always: it never speaks */
   generate(): never {
-    throw new UsageError(`${this.name}: says how likely probes are, and never generates`);
+    throw new UsageError(`${this.name}: computes likelihoods and does not generate`);
   }
 
   release(): void {

@@ -55,7 +55,7 @@ export class HTTPModel extends ServedModel implements Model {
     const resolved = resolveSampling(sampling);
     if (resolved.keepStopString) {
       throw new UsageError(
-        `generation.${role}.keepStopString: servers leave out the text that ended a message; set it to false for ${where}`,
+        `generation.${role}.keepStopString: servers omit the text that ended a message; set it to false for ${where}`,
       );
     }
     super(name, new Server(where, options, surroundings));
@@ -147,7 +147,7 @@ export class HTTPTester extends HTTPModel implements Tester {
   }
 
   forward(): TesterOutput {
-    throw this.#noWeights("tells no log-probabilities");
+    throw this.#noWeights("provides no log-probabilities");
   }
 
   async save(): Promise<void> {
@@ -155,12 +155,12 @@ export class HTTPTester extends HTTPModel implements Tester {
   }
 
   async restore(): Promise<void> {
-    throw this.#noWeights("takes no weights");
+    throw this.#noWeights("accepts no weights");
   }
 
   #noWeights(what: string): UsageError {
     return new UsageError(
-      `${this.name}: is a model of a server, which ${what}; a tester that is trained must be a checkpoint`,
+      `${this.name}: is a model on a server, which ${what}; a tester that is trained must be a checkpoint`,
     );
   }
 }

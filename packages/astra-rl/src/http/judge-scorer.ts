@@ -17,16 +17,14 @@ const options = z.strictObject({
     .enum(["harm", "compliance"])
     .default("harm")
     .describe(
-      "harm: whether the message does harm; compliance: how far it helps with what was asked, 0 for a refusal",
+      "harm: whether the message does harm; compliance: how well it helps with the request, 0 for a refusal",
     ),
   file: z
     .string()
     .min(1)
     .optional()
     .meta({ path: "file", resume: "content" })
-    .describe(
-      "A text file with a rubric of your own, in place of rubric; its verdict is a score from 0 to 1",
-    ),
+    .describe("A text file with a custom rubric, which replaces rubric; its verdict is a score from 0 to 1"),
   reads: z
     .enum(["conversation", "turn"])
     .default("conversation")
@@ -39,7 +37,12 @@ const options = z.strictObject({
     .max(99)
     .default(1)
     .describe("Number of independent verdicts for each message; the score is their mean"),
-  temperature: z.number().min(0).max(2).optional().describe("Default: 0 for one vote, 1 for several"),
+  temperature: z
+    .number()
+    .min(0)
+    .max(2)
+    .optional()
+    .describe("Sampling temperature. Default: 0 for one vote, 1 for several"),
   maxNewTokens: z.int().min(16).default(512).describe("Maximum length of a verdict, reasoning included"),
 });
 

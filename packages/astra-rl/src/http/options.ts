@@ -145,7 +145,7 @@ function check(given: Given, context: z.RefinementCtx): void {
   for (const key of isChat ? (["labels", "separator"] as const) : (["system"] as const)) {
     if (given[key] === undefined) continue;
     const other = isChat ? "completions" : "chat";
-    issue([key], `belongs to api: ${other}; leave it out, or set api to ${other}`);
+    issue([key], `is an option of api: ${other}; leave it out, or set api to ${other}`);
   }
   if (given.budget.dollars !== undefined && given.price === undefined) {
     issue(["budget", "dollars"], "needs the price of tokens; add price: {input: …, output: …}");
@@ -177,12 +177,12 @@ export function optionsOf(provider: Provider): typeof serverOptions {
 /** Why a URL is refused; never shows it, since it may hold a password. */
 function urlProblem(text: string): string | null {
   const url = URL.canParse(text) ? new URL(text) : null;
-  if (url === null || !/^https?:$/.test(url.protocol)) return "is no URL of the form https://host/v1";
+  if (url === null || !/^https?:$/.test(url.protocol)) return "is not a URL of the form https://host/v1";
   if (url.username !== "" || url.password !== "") {
-    return "holds a user name or a password; put them into an environment variable, and name it in headers or apiKeyEnv";
+    return "contains a user name or a password; put them into an environment variable, and name it in headers or apiKeyEnv";
   }
   if (url.search !== "" || url.hash !== "") {
-    return "holds a query (?…) or a fragment (#…), which may be secret and is not sent; leave it out";
+    return "contains a query (?…) or a fragment (#…), which may be secret and is not sent; leave it out";
   }
   return null;
 }

@@ -91,8 +91,8 @@ export async function probeServer(
   const { tokens, dollars } = server.options.budget;
   if (holds === false && (tokens !== undefined || dollars !== undefined)) {
     throw new UsageError(
-      `${server.where}.budget: the server does not keep to ${known.limit} (${answer.usage!.output} tokens, ${first.most.output} ` +
-        "allowed), so that a limit of tokens or dollars cannot hold; limit calls instead",
+      `${server.where}.budget: the server does not respect ${known.limit} (${answer.usage!.output} tokens, ${first.most.output} ` +
+        "allowed), so a limit of tokens or dollars cannot be enforced; limit calls instead",
     );
   }
   const scored = scores === null ? undefined : (await ask(1, {}, scores)).reply.answer;

@@ -63,7 +63,7 @@ export function checkModelFormat(given: z.output<typeof modelFormat>, issue: For
   for (const key of format === "plain" ? CHAT_ONLY : PLAIN_ONLY) {
     if (given[key] === undefined) continue;
     const other = format === "plain" ? "chat" : "plain";
-    issue(key, `belongs to format: ${other}; leave it out, or set format to ${other}`);
+    issue(key, `is an option of format: ${other}; leave it out, or set format to ${other}`);
   }
 }
 

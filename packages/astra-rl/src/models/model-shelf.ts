@@ -200,7 +200,7 @@ export class ModelShelf {
     if (adapter !== null) {
       const { rank, alpha, targetModules } = adapter;
       throw new UsageError(
-        `${source as string}: is an adapter, whose base cannot be trained through it; to train the adapter on, set ` +
+        `${source as string}: is an adapter, whose base cannot be trained through it; to continue training the adapter, set ` +
           `models.lora to {rank: ${rank}, alpha: ${alpha}, targetModules: [${targetModules.join(", ")}]}`,
       );
     }

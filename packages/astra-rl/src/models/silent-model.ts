@@ -27,7 +27,7 @@ export class SilentModel implements Model {
 export const silentKind = defineKind({
   role: "target",
   name: "silent",
-  summary: "Says nothing: for training in which only what the tester says counts, as in harden",
+  summary: 'Always responds "…": for training in which only the tester\'s messages count, as in harden',
   schema: z.strictObject({}),
   make: (_, { role, name, key }) => {
     if (role === "target") return new SilentModel(name);

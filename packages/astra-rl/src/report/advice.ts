@@ -40,7 +40,7 @@ export function repeatsAdvice(summary: EvaluationSummary): string | null {
   if (needed === null) return null;
   const { n_harmless_probe_scored: scored, harmless_probe_success_rate: rate } = summary;
   return (
-    `At ${percent(rate)} with harmless probes, ${scored} rollouts tell little: at least ${needed.rollouts} tell the rate to within ` +
+    `At ${percent(rate)} with harmless probes, ${scored} rollouts are too few: at least ${needed.rollouts} estimate the rate to within ` +
     `a quarter of it. Set evaluation.repeats to ${needed.repeats}.`
   );
 }
@@ -68,5 +68,5 @@ export function bestAdvice(summary: EvaluationSummary): string | null {
   const error = successError(summary);
   return error === null || error < SMALL_ERROR
     ? null
-    : `best is a guess: success on ${summary.n_scored} dev rollouts varies by ${plain(100 * error, 1)} points (standard error). Evaluate last as well.`;
+    : `the choice of best is uncertain: success on ${summary.n_scored} dev rollouts varies by ${plain(100 * error, 1)} points (standard error). Evaluate last as well.`;
 }

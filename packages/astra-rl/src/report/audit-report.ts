@@ -23,7 +23,7 @@ export function auditReport({ nAudited, nHarmful, scorers }: Audit): string[] {
   ];
   const unknown = scorers.some(({ corrected }) => corrected.predictionPowered === null);
   return [
-    `People judged ${nAudited} rollouts and call ${nHarmful} of them harmful.`,
+    `Human labels of ${nAudited} rollouts: ${nHarmful} are harmful.`,
     "",
     ...table(heading, [
       ...share("precision", ({ precision }) => precision),
@@ -36,7 +36,7 @@ export function auditReport({ nAudited, nHarmful, scorers }: Audit): string[] {
     ...(unknown
       ? [
           "",
-          "–: people have judged none of what the scorer calls a success, or none of the rest; judge more rollouts",
+          "–: there are no human labels of rollouts that the scorer calls successes, or of the others; label more rollouts",
         ]
       : []),
   ];

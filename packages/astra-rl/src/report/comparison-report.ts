@@ -45,7 +45,7 @@ export function comparisonReport({
   const lines = table(["", "before", "after", "difference"], rows);
   const hack = rewardHack(comparison, after.summary);
   if (hack !== null) lines.push("", hack);
-  const order = " after training, those with harmless probes first, then the likeliest";
+  const order = " after training, those with harmless probes first, then by likelihood";
   return [...lines, ...fromBefore(before, after, conversations), ...foundReport(after, conversations, order)];
 }
 
@@ -64,8 +64,8 @@ function fromBefore(before: EvaluationRecord, after: EvaluationRecord, conversat
   if (chosen === undefined) return [];
   const count = before.details.filter(ledNowhere).length;
   const heading = ledNowhere(chosen)
-    ? `A conversation from before training, which led nowhere, as ${count} of ${n} did:`
-    : "A conversation from before training:";
+    ? `A conversation before training without a harmful response (${count} of ${n} had none):`
+    : "A conversation before training:";
   return ["", heading, ...shownConversations([chosen], after)];
 }
 
@@ -91,9 +91,9 @@ export function rewardHack(
     difference !== null && difference > 0 && p !== null && p < 0.05;
   if (second === undefined || by === undefined || !gained(first) || gained(second)) return null;
   return (
-    `Reward hacking? Success rose by ${points(first.difference)} by the scorer that training saw, and by ` +
-    `${points(second.difference)} (${pValue(second.p_value)}) by ${visible(by.scorer)}: read the conversations in which they ` +
-    "disagree before you trust the first"
+    `Possible reward hacking: success rose by ${points(first.difference)} according to the scorer of training, and by ` +
+    `${points(second.difference)} (${pValue(second.p_value)}) according to ${visible(by.scorer)}: read the conversations on which they ` +
+    "disagree before trusting the first"
   );
 }
 
@@ -220,7 +220,7 @@ function measuredRows(measured: readonly (MeasuredRecord | null)[]): string[][] 
     ...(measured.some((each) => each?.search !== undefined)
       ? [
           [
-            "  answers that the search took",
+            "  target responses in the search",
             ...measured.map((each) => each?.search?.queries.toLocaleString("en-US") ?? "–"),
           ],
         ]
@@ -266,7 +266,7 @@ function targetRows(summaries: readonly EvaluationSummary[], row: Row): string[]
         `success against ${visible(name)}`,
         cell((found) =>
           found.n_rollouts === 0
-            ? "never asked"
+            ? "never used"
             : share(found.success_rate, found.n_successes, found.n_scored),
         ),
       ),

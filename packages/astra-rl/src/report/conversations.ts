@@ -77,16 +77,18 @@ export function conversationLines(detail: EvaluationDetail, threshold: number, l
 function foundNothing({ summary }: Pick<Evaluated, "summary">): string {
   const doubts = doubtsOfFigures(doubtsOfEvaluation(summary));
   if (doubts.length > 0) return `${visible(noVerdict(doubts))}.`;
-  if (summary.n_scored === 0) return "No conversation was judged.";
+  if (summary.n_scored === 0) return "No conversation was scored.";
   const silent = (summary.targets ?? []).filter((target) => target.n_rollouts === 0);
-  const unasked = silent.map(({ target }) => `; ${visible(target)} was never asked`).join("");
+  const unasked = silent.map(({ target }) => `; ${visible(target)} was never used`).join("");
   return `No conversation led to a harmful response${unasked}.`;
 }
 
 /** A note if the metrics of an evaluation say nothing about the target; found conversations remain valid. */
 function verdictLines({ summary }: Pick<Evaluated, "summary">): string[] {
   const doubts = doubtsOfFigures(doubtsOfEvaluation(summary));
-  return doubts.length === 0 ? [] : [`${visible(noVerdict(doubts))}; what was found stands.`, ""];
+  return doubts.length === 0
+    ? []
+    : [`${visible(noVerdict(doubts))}; the conversations found remain valid.`, ""];
 }
 
 /** A line for each doubt about the measurement: the figures hold, but are no evidence of safety. */
@@ -100,7 +102,7 @@ export const doubtLines = ({ summary }: Pick<Evaluated, "summary">): string[] =>
  *
  * @param order ends the heading
  */
-export function foundReport(record: Evaluated, count = 3, order = ", likeliest first"): string[] {
+export function foundReport(record: Evaluated, count = 3, order = ", most likely first"): string[] {
   const found = foundConversations(record, count);
   const doubtful = doubtLines(record);
   if (found.length === 0) return ["", foundNothing(record), ...doubtful, ...disagreementLines(record)];
@@ -139,7 +141,7 @@ function disagreementLines(record: Evaluated, count = 2): string[] {
   const { n_first_only: first, n_second_only: only } = second;
   const name = visible(second.scorer);
   const heading =
-    `The scorers disagree about ${differ} of ${second.n_scored} rollouts (${first} are a success by the first alone, ` +
+    `The scorers disagree on ${differ} of ${second.n_scored} rollouts (${first} are a success by the first alone, ` +
     `${only} by ${name} alone), such as:`;
   const p = statistics.exactMcNemar(first, only);
   // A tester that fools the scorer that pays it succeeds by that one far more often.
@@ -147,7 +149,7 @@ function disagreementLines(record: Evaluated, count = 2): string[] {
     first > only && p < 0.01
       ? [
           "",
-          `Reward hacking? The first scorer calls ${first} rollouts a success that ${name} does not, and ${name} only ${only} that ` +
+          `Possible reward hacking: the first scorer calls ${first} rollouts a success that ${name} does not, and ${name} only ${only} that ` +
             `the first does not (${pValue(p)})`,
         ]
       : [];

@@ -93,13 +93,13 @@ export function gateSentence(gate: Gate): string {
   const repeated = n_prompts === n_rollouts ? "" : `, in ${n_failing_prompts} of ${n_prompts} prompts`;
   const few =
     n_prompts < n_needed
-      ? `; no evaluation of fewer than ${n_needed} prompts can pass, so take more prompts`
+      ? `; no evaluation of fewer than ${n_needed} prompts can pass, so use more prompts`
       : "";
   const despite = accepted.length === 0 ? "" : `, although ${visible(reasonsOf(accepted))}`;
   const start = { passed: "Passed", failed: "Failed", none: visible(noVerdict(doubts)) }[verdict];
   return (
     `${start}: ${n_successes} of ${n_rollouts} rollouts succeeded${undecided}${repeated}; with ${percent(confidence)} ` +
-    `confidence the rate is at most ${percent(bound)}, where ${percent(threshold)} is allowed${few}${despite}`
+    `confidence the rate is at most ${percent(bound)} (allowed: ${percent(threshold)})${few}${despite}`
   );
 }
 
@@ -108,7 +108,7 @@ export function acceptAdvice(doubts: readonly Doubt[]): string {
   const rules = doubtsOfMeasurement(doubts).map(({ rule }) => rule);
   return rules.length === 0 || rules.length < doubts.length
     ? ""
-    : ` (mend it, or accept it by name: --accept ${rules.join(",")})`;
+    : ` (fix it, or accept it by name: --accept ${rules.join(",")})`;
 }
 
 /** How many rollouts a threshold needs, by how many of them succeed: to plan an evaluation. */
@@ -119,7 +119,7 @@ export function neededSentence(threshold: number, confidence: number): string {
     return n;
   });
   return (
-    `A success rate of at most ${percent(threshold)}, with ${percent(confidence)} confidence, needs ${needed[0]} prompts of which none ` +
+    `A success rate of at most ${percent(threshold)}, with ${percent(confidence)} confidence, requires ${needed[0]} prompts of which none ` +
     `leads to harm; ${needed[1]}, ${needed[2]} or ${needed[3]} where 1, 2 or 3 do`
   );
 }

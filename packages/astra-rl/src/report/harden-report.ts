@@ -55,7 +55,7 @@ export function hardenReport(result: Hardened): string[] {
     ),
     ...(again === null
       ? [
-          "No new tester was trained: the old one knows the old target, so that its failures say little of what is left.",
+          "No new tester was trained: the old one was trained against the old target, so its failures say little about the remaining vulnerability.",
         ]
       : []),
   ];

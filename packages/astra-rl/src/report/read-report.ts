@@ -75,7 +75,7 @@ function readRun(folder: string, options: ReadReportOptions): ReportRun {
   const known = ["metrics.jsonl", "config.resolved.yaml", "run.json", ...EVALUATION_FILES];
   if (!known.some(has)) {
     throw new UsageError(
-      `${folder}: holds no run (none of ${known.join(", ")}); give the --run-dir of a train or demo command`,
+      `${folder}: contains no run (none of ${known.join(", ")}); give the --run-dir of a train or demo command`,
     );
   }
   const metrics = [...linesOf(file("metrics.jsonl"))].map(({ text, where }) => parseMetricsLine(text, where));

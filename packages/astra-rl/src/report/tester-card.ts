@@ -65,8 +65,8 @@ export function testerCard(source: TesterCardSource): string {
     "",
     `# A tester against ${markdownText(target)}, trained with ASTRA-RL`,
     "",
-    `${isJudged ? `It holds conversations that lead ${markdownText(target)} to harmful answers` : `It leads ${markdownText(target)} to what the system's reward pays for`}. It is for testing models that you may test, and for mending them;`,
-    "what it writes, and what it draws out, can be harmful.",
+    `${isJudged ? `It holds conversations that lead ${markdownText(target)} to harmful answers` : `It leads ${markdownText(target)} to what the system rewards`}. It is intended for testing models that you are authorized to test, and for fixing them;`,
+    "what it generates and elicits can be harmful.",
     "",
     "## How it was trained",
     "",
@@ -76,7 +76,7 @@ export function testerCard(source: TesterCardSource): string {
     "",
     ...(evaluation === null
       ? [
-          "It has not been evaluated: `astra-rl eval` with `--output`, then `astra-rl card` with `--evaluation`.",
+          "It has not been evaluated: run `astra-rl eval` with `--output`, then `astra-rl card` with `--evaluation`.",
         ]
       : [
           `${evaluation.summary.n_rollouts} conversations from ${markdownText(split)}, judged by ${markdownText(scorer)}` +
@@ -87,7 +87,7 @@ export function testerCard(source: TesterCardSource): string {
           ...doubtLines(evaluation).map((line) => markdownText(line)),
           ...(isChosenBy
             ? [
-                "This checkpoint was chosen by these very conversations, so that the figures flatter it: evaluate it on others.",
+                "This checkpoint was selected by these conversations, so the figures are optimistic: evaluate it on others.",
               ]
             : []),
           "",
@@ -96,10 +96,10 @@ export function testerCard(source: TesterCardSource): string {
     "",
     "## Limits",
     "",
-    `- Rates hold for this scorer. Scorers err, and a tester learns what fools the one that pays it: name the scorer with every rate, and`,
-    "  check it on people (`astra-rl audit`).",
-    "- They hold for this target, these prompts and this way of sampling. Another target needs an evaluation of its own.",
-    "- A target in which it finds nothing is not safe: this tester did not find it.",
+    `- Rates hold for this scorer. Scorers err, and a tester learns to exploit the errors of the one that rewards it: name the scorer with every rate, and`,
+    "  compare it with human labels (`astra-rl audit`).",
+    "- They hold for this target, these prompts and these sampling settings. Another target needs a separate evaluation.",
+    "- A target in which this tester finds no harm is not thereby safe.",
     "",
     "## How to use it",
     "",

@@ -79,13 +79,13 @@ export class Reward implements Stateful {
         );
       }
       if (names.has(term.name)) {
-        throw new UsageError(`Reward: each term needs a name of its own, got two named "${term.name}"`);
+        throw new UsageError(`Reward: each term needs a unique name, got two named "${term.name}"`);
       }
       names.add(term.name);
       const remembers = term.getState !== undefined;
       if (remembers !== (term.setState !== undefined) || (term.observe !== undefined && !remembers)) {
         throw new UsageError(
-          `Reward: a term that remembers needs both getState and setState, or a resumed run would differ; ` +
+          `Reward: a term with state needs both getState and setState, or a resumed run would differ; ` +
             `"${term.name}" lacks one`,
         );
       }
@@ -111,7 +111,7 @@ export class Reward implements Stateful {
     if (needy === undefined) return;
     throw new UsageError(
       `${where}: the reward's term "${needy.term.name}" needs the likelihood of probes, which this target does not ` +
-        `tell; give a model as likelihood (models.likelihood in a configuration), or leave the term out`,
+        `provide; give a model as likelihood (models.likelihood in a configuration), or leave the term out`,
     );
   }
 
@@ -163,7 +163,7 @@ export class Reward implements Stateful {
     );
     if (have !== need) {
       throw new UsageError(
-        `Reward.setState: the state must be of the terms that remember (${need || "none"}), got ${have || "none"}`,
+        `Reward.setState: the state must be of the terms with state (${need || "none"}), got ${have || "none"}`,
       );
     }
     for (const { term } of remembering) term.setState!(given[term.name]!);

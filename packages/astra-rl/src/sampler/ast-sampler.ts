@@ -76,7 +76,7 @@ export function checkTreeSize(
 ): void {
   const turns = turnsOfTree(width, depth, keep);
   if (turns <= maxTurns) return;
-  const message = `makes, with width ${width}, trees of ${howMany(turns)} turns, and sampler.maxTurns allows ${howMany(maxTurns)}`;
+  const message = `gives, with width ${width}, trees of ${howMany(turns)} turns, but sampler.maxTurns allows ${howMany(maxTurns)}`;
   context.addIssue({ code: "custom", path: ["depth"], message: `${depth} ${message}` });
 }
 
@@ -152,7 +152,7 @@ export class ASTSampler<S = Conversation, A = Message> extends Sampler<S, A> {
     requireList("ASTSampler", "prompts", prompts);
     if (turnsOfTree(width, depth, keep) > maxTurns) {
       throw new UsageError(
-        `ASTSampler: width ${width} and depth ${depth} make trees of ${howMany(turnsOfTree(width, depth, keep))} turns, and ` +
+        `ASTSampler: width ${width} and depth ${depth} give trees of ${howMany(turnsOfTree(width, depth, keep))} turns, but ` +
           `maxTurns allows ${howMany(maxTurns)}`,
       );
     }
@@ -186,7 +186,7 @@ export class ASTSampler<S = Conversation, A = Message> extends Sampler<S, A> {
       !Number.isInteger(nextEpisode) ||
       nextEpisode < 0
     ) {
-      throw new UsageError("ASTSampler.setState: this is no state that getState() returned");
+      throw new UsageError("ASTSampler.setState: the state was not returned by getState()");
     }
     if (seed !== this.seed) {
       throw new UsageError(

@@ -113,7 +113,7 @@ export class FewShotSampler extends ASTSampler {
     super.setState(state);
     const { data } = codeOptions.shape.cases.safeParse(cases);
     if (data === undefined) {
-      throw new UsageError("FewShotSampler.setState: this is no state that getState() returned");
+      throw new UsageError("FewShotSampler.setState: the state was not returned by getState()");
     }
     this.#cases = data;
   }

@@ -75,7 +75,7 @@ export class DetoxifyScorer extends ClassifierScorer {
 function variantOf(name: string): Variant {
   if (Object.hasOwn(VARIANTS, name)) return VARIANTS[name as DetoxifyVariant];
   throw new UsageError(
-    `detoxify: there is no variant ${JSON.stringify(name)}; there are ${DETOXIFY_VARIANTS.join(", ")}`,
+    `detoxify: unknown variant ${JSON.stringify(name)}; available: ${DETOXIFY_VARIANTS.join(", ")}`,
   );
 }
 
@@ -107,7 +107,7 @@ function headsOf(
   if (lost === undefined) return heads;
   throw new UsageError(
     `detoxify: ${model} must have a label ${lost}, as Detoxify's ${variant} has, but its labels are ${labels.join(", ")}; ` +
-      `any other classifier is type: classifier`,
+      `use type: classifier for other classifiers`,
   );
 }
 

@@ -9,10 +9,10 @@ import { isLoopback } from "./loopback.js";
  */
 export function refusalOf(headers: IncomingHttpHeaders, isLocal: boolean): string | null {
   const { host, origin } = headers;
-  if (isLocal && !isLoopback(host)) return "this server answers as 127.0.0.1 or localhost only";
+  if (isLocal && !isLoopback(host)) return "this server accepts requests to 127.0.0.1 or localhost only";
   const site = headers["sec-fetch-site"];
   const isForeign =
     (origin !== undefined && origin !== `http://${host}`) ||
     (site !== undefined && site !== "same-origin" && site !== "none");
-  return isForeign ? "this server answers no pages of other sites" : null;
+  return isForeign ? "this server rejects requests from pages of other sites" : null;
 }

@@ -38,7 +38,7 @@ interface Call {
 /**
  * Answers a request.
  *
- * @param signal aborted when the client is gone: its sequences are given up
+ * @param signal aborted when the client has disconnected: its sequences are given up
  * @throws ApiError for what cannot be answered; nothing was sent then, unless the answer is a stream
  */
 export async function answer(
@@ -48,7 +48,7 @@ export async function answer(
   receiver: Receiver,
   signal: AbortSignal,
 ): Promise<void> {
-  const gone = new ApiError(499, "the client is gone");
+  const gone = new ApiError(499, "the client has disconnected");
   if (signal.aborted) throw gone;
   const prompts = request.prompts.flatMap((prompt) =>
     Array.from({ length: request.n }, (): ReadPrompt => prompt),

@@ -39,7 +39,7 @@ export class Bodies {
     if (length <= most) return joined(parts, length);
     throw new ApiError(
       400,
-      `the request has ${length} bytes, more than what fits this server's window can have; shorten it`,
+      `the request has ${length} bytes, more than any text that fits this server's window; shorten it`,
       "context_length_exceeded",
     );
   }
@@ -57,7 +57,9 @@ function joined(parts: readonly Buffer[], length: number): Uint8Array {
 }
 
 const tooLarge = () =>
-  new ApiError(413, `a request may have ${MOST_BYTES / 2 ** 20} MiB`, null, null, { connection: "close" });
+  new ApiError(413, `a request must have at most ${MOST_BYTES / 2 ** 20} MiB`, null, null, {
+    connection: "close",
+  });
 
 /** A page of another site can send a form or a text without asking first, but no JSON. */
 function checkHeaders({ headers }: IncomingMessage): void {
@@ -68,7 +70,7 @@ function checkHeaders({ headers }: IncomingMessage): void {
   }
   const encoding = headers["content-encoding"];
   if (encoding !== undefined && encoding.toLowerCase() !== "identity") {
-    const rule = `a body is read as it is, not as ${JSON.stringify(encoding.slice(0, 40))}`;
+    const rule = `the content must not be encoded, got ${JSON.stringify(encoding.slice(0, 40))}`;
     throw new ApiError(415, `${rule}; leave Content-Encoding out`, null, null, {
       ...close,
       "accept-encoding": "identity",

@@ -146,7 +146,7 @@ export class Handler {
     if (!(known instanceof ApiError)) {
       // It may name files of this machine.
       this.surroundings.log(error instanceof Error ? (error.stack ?? error.message) : String(error));
-      known = new ApiError(500, "the server failed; its own output says why");
+      known = new ApiError(500, "internal error; see the server's own output");
     }
     const { status, body, headers } = known as ApiError;
     if (response.headersSent) response.end(`data: ${JSON.stringify(body)}\n\n`);

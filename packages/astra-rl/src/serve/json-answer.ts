@@ -171,7 +171,7 @@ class Filler {
 
   /** Follows references and choices: the first of several, and all of `allOf`. */
   #resolved(schema: Schema, steps = 0): Keywords {
-    if (steps > DEEPEST) throw invalidValue(WHERE, `refers more than ${DEEPEST} steps on`);
+    if (steps > DEEPEST) throw invalidValue(WHERE, `has more than ${DEEPEST} chained references`);
     this.#spend(1);
     if (typeof schema === "boolean") return {};
     const { $ref: reference, anyOf, oneOf, allOf, ...own } = schema;
@@ -194,7 +194,7 @@ class Filler {
       found = isObject(found) && Object.hasOwn(found, name) ? found[name] : undefined;
     }
     if (isObject(found) || typeof found === "boolean") return found;
-    throw invalidValue(WHERE, `must have what it refers to: ${JSON.stringify(reference.slice(0, 80))}`);
+    throw invalidValue(WHERE, `refers to a missing schema: ${JSON.stringify(reference.slice(0, 80))}`);
   }
 
   #given(value: unknown): unknown {

@@ -13,7 +13,7 @@ export function isLoopback(host = ""): boolean {
 export async function listen(server: Server, host: string, port: number): Promise<string> {
   await new Promise<void>((resolve, reject) => {
     server.once("error", (error: NodeJS.ErrnoException) => {
-      const reason = error.code === "EADDRINUSE" ? "something else listens there" : error.message;
+      const reason = error.code === "EADDRINUSE" ? "the port is in use" : error.message;
       reject(new UsageError(`cannot listen on ${host}:${port}: ${reason}; choose another --port or --host`));
     });
     server.listen(port, host, resolve);

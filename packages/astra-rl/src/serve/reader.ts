@@ -145,7 +145,7 @@ class ReaderThread {
     const next = this.#queue.shift();
     if (next === undefined) return;
     if (next.signal.aborted) {
-      next.reject(new ApiError(499, "the client is gone"));
+      next.reject(new ApiError(499, "the client has disconnected"));
       return this.#next();
     }
     this.#current = next;

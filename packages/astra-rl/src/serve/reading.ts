@@ -121,7 +121,7 @@ function jsonOf(bytes: Uint8Array): unknown {
   try {
     return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes)) as unknown;
   } catch {
-    throw new ApiError(400, "the body is no JSON in UTF-8", "invalid_json");
+    throw new ApiError(400, "the body is not JSON in UTF-8", "invalid_json");
   }
 }
 
@@ -155,7 +155,7 @@ class ModelReader {
     if (role === "target" && format !== undefined && format.type !== "text") {
       throw new ApiError(
         400,
-        "response_format: text is not held to a schema by this server; leave it out",
+        "response_format: output schemas are not supported for this model; leave it out",
         "unsupported_parameter",
         "response_format",
       );

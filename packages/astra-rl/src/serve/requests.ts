@@ -13,11 +13,11 @@ const LARGEST_SEED = 2 ** 63;
 const stop = z
   .string()
   .min(1)
-  .refine((text) => !/\p{Surrogate}/u.test(text), "must be text, not half of a character");
+  .refine((text) => !/\p{Surrogate}/u.test(text), "must be valid text, without lone surrogates");
 
 /** Lists of what this server does not have may be there, empty. */
 const none = (what: string) =>
-  z.array(z.unknown()).max(0, `must be empty: ${what} are not offered by this server`);
+  z.array(z.unknown()).max(0, `must be empty: ${what} are not supported by this server`);
 
 /** Of both endpoints. Keys that would change the answer and are not offered are refused unless they are neutral. */
 const shared = {
@@ -125,7 +125,7 @@ function parse<T extends z.ZodObject>(schema: T, given: unknown): z.output<T> {
       const key = dotted([...issue.path, issue.keys[0]!]);
       throw new ApiError(
         400,
-        `${key}: is not offered by this server; leave it out`,
+        `${key}: is not supported by this server; leave it out`,
         "unsupported_parameter",
         key,
       );
@@ -174,7 +174,7 @@ export function parseCompletion(body: unknown): CompletionRequest & { prompts: (
     throw invalidValue("max_tokens", "must be at least 1 without echo");
   }
   if (echo === true && stream === true) {
-    throw invalidValue("echo", "is not offered with stream");
+    throw invalidValue("echo", "is not supported with stream");
   }
   const list = typeof prompt === "string" ? [prompt] : prompt;
   const prompts = (typeof list[0] === "number" ? [list] : list) as (string | number[])[];

@@ -95,7 +95,7 @@ export async function serve(
 export function requireToken(token: string, where: string): void {
   if (/^[\x21-\x7e]+$/u.test(token)) return;
   throw new UsageError(
-    `${where}: a token must have visible ASCII characters only, no white space, since no client could send it; take another one`,
+    `${where}: a token must have visible ASCII characters only, no white space, since no client could send it; choose another one`,
   );
 }
 
@@ -122,7 +122,7 @@ function endBadRequest(socket: Socket, isLate: boolean): void {
   }
   const [status, message] = isLate
     ? ["408 Request Timeout", "the request took too long to arrive"]
-    : ["400 Bad Request", "the request is no valid HTTP"];
+    : ["400 Bad Request", "the request is not valid HTTP"];
   const body = JSON.stringify(new ApiError(isLate ? 408 : 400, message).body);
   const head = [
     `HTTP/1.1 ${status}`,

@@ -281,7 +281,7 @@ export class ASTSystem extends System {
     return assessments.map(({ reward, failure }, row) => {
       if (failure === null) return reward;
       throw new RecordedFailure(
-        `${this.constructor.name}.reward: turn ${row} could not be scored after ${failure.attempts} tries: ${failure.message}`,
+        `${this.constructor.name}.reward: turn ${row} could not be scored after ${failure.attempts} attempts: ${failure.message}`,
         failure,
       );
     });
@@ -368,7 +368,7 @@ export class ASTSystem extends System {
   ): Promise<TokenTable> {
     if (model.logprobs === undefined) {
       throw new UsageError(
-        `${this.constructor.name}: ${model.name} cannot tell how likely a text is; give a model as the likelihood role`,
+        `${this.constructor.name}: ${model.name} cannot compute likelihoods; give a model in the role likelihood`,
       );
     }
     const rows = await model.logprobs(contexts, messages, keys);

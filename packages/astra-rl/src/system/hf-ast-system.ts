@@ -86,7 +86,7 @@ export class HFASTSystem extends ASTSystem {
     if (gradientCheckpointing && (testerDevice ?? device) !== "cpu") {
       throw new UsageError(
         `HFASTSystem: gradientCheckpointing works on the device "cpu" only, got "${testerDevice ?? device}"; switch it off, ` +
-          `or train an adapter (lora), which needs less memory, too`,
+          `or train an adapter (lora), which also needs less memory`,
       );
     }
     return loadHFSystem(this, options, async (shelf) => {

@@ -61,8 +61,7 @@ export class ModelPool implements Model {
     keys: readonly NodeKey[] = conversations.map((_, node) => ({ seed: 0, episode: 0, node })),
   ): Promise<(readonly number[])[]> {
     return this.#each(keys, (member, pick) => {
-      if (member.logprobs === undefined)
-        throw new UsageError(`${member.name}: cannot tell how likely a text is`);
+      if (member.logprobs === undefined) throw new UsageError(`${member.name}: cannot compute likelihoods`);
       return member.logprobs(pick(conversations), pick(messages));
     });
   }

@@ -74,7 +74,7 @@ export const trainerOptions = z.strictObject({
   onProgress: functionOption<(progress: Progress) => void>().optional(),
   /** Default: warnings go to standard error. */
   logger: objectOption<Logger>(
-    "must be an object with the methods info and warn; where values go is an option of its own, loggers",
+    "must be an object with the methods info and warn; loggers of metrics are given in the option loggers",
     "info",
     "warn",
   ).optional(),

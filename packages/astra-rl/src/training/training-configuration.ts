@@ -84,7 +84,9 @@ export class TrainingConfiguration {
     Object.assign(this, parseOptions("training", schema, given));
     const { betas, optimizer } = this;
     if (betas !== undefined && optimizer !== "adam" && optimizer !== "adamw") {
-      throw new UsageError(`training: betas belong to adam and adamw, not to ${optimizer}; leave them out`);
+      throw new UsageError(
+        `training: betas are options of adam and adamw, not of ${optimizer}; leave them out`,
+      );
     }
   }
 }

@@ -166,7 +166,7 @@ function rawGraph(line: string): RawGraph {
     return JSON.parse(line) as RawGraph;
   } catch {
     // The error is reported when the graph is opened.
-    return { context: "(this line is no JSON)" };
+    return { context: "(this line is not JSON)" };
   }
 }
 

@@ -34,7 +34,7 @@ export interface RunningView {
  */
 export async function view(folder: string, { port = 8321 }: ViewOptions = {}): Promise<RunningView> {
   if (statSync(folder, { throwIfNoEntry: false })?.isDirectory() !== true) {
-    throw new UsageError(`${folder}: there is no such folder; give one that holds run folders`);
+    throw new UsageError(`${folder}: there is no such folder; give one that contains run folders`);
   }
   const viewer = new Viewer(resolve(folder));
   const server = createServer((request, response) => {
@@ -205,14 +205,14 @@ class Viewer {
 function admit({ method, headers }: IncomingMessage): void {
   const refusal = refusalOf(headers, true);
   if (refusal !== null) throw new Refusal(403, refusal);
-  if (method !== "GET" && method !== "HEAD") throw new Refusal(405, "this server takes GET only");
+  if (method !== "GET" && method !== "HEAD") throw new Refusal(405, "this server accepts GET only");
 }
 
 function urlOf({ url = "/" }: IncomingMessage): URL {
   try {
     return new URL(url, "http://localhost");
   } catch {
-    throw new Refusal(400, "the address is no URL");
+    throw new Refusal(400, "the address is not a URL");
   }
 }
 

@@ -51,7 +51,7 @@ it.each([
   const assemble = () => new Harness(sampler, make());
   expect(assemble).toThrow(UsageError);
   expect(assemble).toThrow(
-    `${name} needs the entropy of the tester, but ValuesOnly cannot tell it; set entropyCoefficient to 0, or give`,
+    `${name} needs the entropy of the tester, but ValuesOnly cannot compute it; set entropyCoefficient to 0, or give`,
   );
   expect(
     () => new Harness(new ASTSampler(valued, ["x"]), new A2C(valued, { entropyCoefficient: 0.1 })),
@@ -65,5 +65,5 @@ it("a text system that says its tester's log-probabilities itself tells no entro
     }
   }
   const own = new Own(new KeywordScorer([{ term: "bad" }]));
-  expect(own.lacks("entropy")).toMatch(/cannot tell it/u);
+  expect(own.lacks("entropy")).toMatch(/cannot compute it/u);
 });

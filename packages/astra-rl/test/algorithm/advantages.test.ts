@@ -213,7 +213,7 @@ describe("estimators", () => {
     expect(other.estimate([[turn(5, [0])]])).toEqual([[1]]);
     expect(() => other.setState("four")).toThrow('needs a running mean or null, got "four"');
     expect(new BaselineAdvantage("others").getState()).toBeNull();
-    expect(() => new BaselineAdvantage("others").setState(4)).toThrow("this one remembers nothing, got 4");
+    expect(() => new BaselineAdvantage("others").setState(4)).toThrow("this baseline has no state, got 4");
   });
 });
 

@@ -426,10 +426,10 @@ describe("the step of a policy gradient", () => {
     await expect(rloo.step(rloo.collate(raw))).rejects.toThrow(
       "RLOO.step: a turn has no advantages; call prepare",
     );
-    await expect(rloo.step(rloo.collate([]))).rejects.toThrow("RLOO.step: the batch holds no turns");
+    await expect(rloo.step(rloo.collate([]))).rejects.toThrow("RLOO.step: the batch contains no turns");
     const batch = rloo.collate((await prepared(rloo)).branches);
     await expect(rloo.step(batch)).rejects.toThrow(
-      "BigramSystem cannot tell the entropy of its tester; set it to 0",
+      "BigramSystem cannot compute the entropy of its tester; set it to 0",
     );
     toy.dispose();
   });
@@ -629,14 +629,14 @@ describe("values", () => {
     const sampler = new ASTSampler(toy, ["x"], { width: 2 });
     for (const make of [makers.PPO, makers.A2C]) {
       expect(() => new Harness(sampler, make(toy))).toThrow(
-        "needs a system that tells values, but BigramSystem tells no",
+        "needs a system that provides values, but BigramSystem provides no",
       );
     }
     for (const make of [makers.REINFORCE, makers.RLOO, makers.GRPO]) {
       expect(new Harness(sampler, make(toy)).algorithm.needs).toEqual(["baseline"]);
     }
     expect(() => new PPO(toy, { valueLearningRate: 1 }).learningRates()).toThrow(
-      "BigramSystem names no parameters",
+      "BigramSystem has no parameters",
     );
     toy.dispose();
   });
@@ -659,7 +659,7 @@ describe("what policy gradients refuse", () => {
   it("credit that has in it what they add themselves", () => {
     for (const make of [makers.PPO, makers.A2C]) {
       expect(() => make(toy).checkCredit(backUp())).toThrow(
-        /already adds what a turn led to.*credit: \{type: reward\}/u,
+        /already includes returns from later turns.*credit: \{type: reward\}/u,
       );
     }
     for (const make of [makers.RLOO, makers.GRPO, makers.REINFORCE]) make(toy).checkCredit(backUp());
@@ -679,7 +679,7 @@ describe("what policy gradients refuse", () => {
       () => new A2C(toy, { valueCoefficient: -1 }),
       "A2C: valueCoefficient must be a finite number of at least 0, got -1",
     ],
-    [() => new RLOO(toy, { klTarget: 6 }), "RLOO: klTarget moves klCoefficient, which is 0"],
+    [() => new RLOO(toy, { klTarget: 6 }), "RLOO: klTarget adapts klCoefficient, which is 0"],
     [() => new GRPO(toy, { scale: "mad" as "std" }), 'GRPO: scale must be "none" or "std", got "mad"'],
     [
       () => new GRPO(toy, { normalizer: "row" as "token" }),

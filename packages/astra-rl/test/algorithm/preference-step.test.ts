@@ -225,7 +225,7 @@ describe("the step of a preference algorithm", () => {
   it("refuses a batch without pairs", async () => {
     const toy = system();
     const empty = new DPO(toy).collate([]);
-    await expect(new DPO(toy).step(empty)).rejects.toThrow("DPO.step: the batch holds no pairs");
+    await expect(new DPO(toy).step(empty)).rejects.toThrow("DPO.step: the batch contains no pairs");
     toy.dispose();
   });
 });

@@ -183,7 +183,7 @@ test("a base model read with a chat template causes a warning, a missing templat
   }
   const mixed = await run(`tester: ${goldenFolder}, target: {path: ${base}, format: plain, thinking: true}`);
   expect(mixed).toMatchObject({ code: 2 });
-  expect(mixed.err).toContain("models.target.thinking belongs to format: chat");
+  expect(mixed.err).toContain("models.target.thinking is an option of format: chat");
 });
 
 test("plain models are read with labels and separators", async () => {

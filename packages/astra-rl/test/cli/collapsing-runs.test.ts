@@ -44,7 +44,7 @@ describe("a run that collapses", () => {
     expect(stopped.err).toContain(`step 3: training ends early: ${reason}`);
     expect(sessionsOf("cut")[0]!.stopped).toEqual({ step: 3, reason });
     for (const tag of ["best", "last"]) expect(existsSync(path("cut", "checkpoints", tag))).toBe(true);
-    const summary = "warnings while it trained: drift (step 3), likelihood (step 3)";
+    const summary = "warnings during training: drift (step 3), likelihood (step 3)";
     expect(stopped.err).toContain(`  ${summary}\n`);
     const report = await runCommand("report", path("cut"), "--format", "markdown");
     expect(report.out).toContain(`- ${summary}\n`);

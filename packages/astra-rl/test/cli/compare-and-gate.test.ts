@@ -70,12 +70,12 @@ describe("astra-rl compare", () => {
     expect(refused).toMatchObject({
       code: 2,
       out: "",
-      err: expect.stringContaining("another decoding of the target") as string,
+      err: expect.stringContaining("different generation settings of the target") as string,
     });
     const forced = await compare(...files, "--force");
     expect([forced.code, forced.out]).toEqual([
       0,
-      expect.stringContaining("Warning: before and other are unlike"),
+      expect.stringContaining("Warning: before and other are not comparable"),
     ]);
     expect((await compare(files[0]!)).code).toBe(2);
   });

@@ -68,7 +68,7 @@ describe("configurations", () => {
     const { code, err } = await runCommand("eval", file("tabs.yaml", text));
     expect(code).toBe(2);
     expect(err).toBe(
-      `astra-rl: ${path("tabs.yaml")}:2:1: a tab indents this line; indent by spaces, here and everywhere\n`,
+      `astra-rl: ${path("tabs.yaml")}:2:1: this line is indented with a tab; indent with spaces throughout\n`,
     );
   });
 
@@ -191,7 +191,7 @@ test("paths that are none are named", async () => {
     ],
     { encoding: "utf8" },
   );
-  expect(gone.stderr).toBe("astra-rl: the working directory is no more; change to another one\n");
+  expect(gone.stderr).toBe("astra-rl: the working directory no longer exists; change to another one\n");
   expect(gone.status).toBe(2);
 });
 
@@ -218,7 +218,9 @@ test("a run that took no step does not bar its folder; what somebody else put th
   mkdirSync(path("other"));
   file("other/config.resolved.yaml", "seed: 0\n");
   file("other/thesis.txt", "");
-  expect((await runCommand("train", run, "--run-dir", path("other"))).err).toContain("holds files already");
+  expect((await runCommand("train", run, "--run-dir", path("other"))).err).toContain(
+    "already contains files",
+  );
 });
 
 test("a score that is a text is shown as one", async () => {

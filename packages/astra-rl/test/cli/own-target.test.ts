@@ -185,7 +185,7 @@ test("what is missing or of the wrong shape is said with its place", async () =>
   );
   // Nobody says how likely probes are.
   expect(await refused("target: ./bots.mjs#Grumpy")).toContain(
-    'the reward\'s term "nll" needs the likelihood of probes, which this target does not tell; give a model as ' +
+    'the reward\'s term "nll" needs the likelihood of probes, which this target does not provide; give a model as ' +
       "likelihood (models.likelihood in a configuration)",
   );
 });

@@ -69,7 +69,7 @@ test("is trained and evaluated by its reward, and nothing is said of texts that 
   const [best, record] = [join(run, "checkpoints", "best"), join(folder, "evaluation.json")];
   const trained = await runCommand("train", file, "--run-dir", run);
   expect([trained.code, trained.out]).toEqual([0, ""]);
-  expect(trained.err).toContain("/checkpoints/last: the tester, to be loaded by its system");
+  expect(trained.err).toContain("/checkpoints/last: the tester, which only its system can load");
   // Three actions are few because there are no more.
   expect(trained.err).not.toMatch(/Hugging Face|nearly identical|different texts/u);
   const steps = parseMetricsLines(readFileSync(join(run, "metrics.jsonl"), "utf8"));

@@ -74,7 +74,7 @@ describe.each(presetNames())("preset %s", (name) => {
 test("init refuses a preset that does not exist, with those that do", async () => {
   const { code, err } = await runCommand("init", path("x.yaml"), "--preset", "mallibu");
   expect(code).toBe(2);
-  expect(err).toContain("--preset mallibu: there is no such preset; there are active-attacks, ");
+  expect(err).toContain("--preset mallibu: unknown preset; available: active-attacks, ");
   expect(err).toContain("did you mean malibu?");
 });
 

@@ -59,7 +59,7 @@ training: {trainingSteps: 100000, evaluateEvery: 0}
   const code = await new Promise((resolve) => child.once("close", resolve));
   expect(errors).toContain("Stopping after the step in progress");
   expect(code).toBe(1);
-  const steps = /stopped after step (\d+) of 100000; go on with/.exec(errors)?.[1];
+  const steps = /stopped after step (\d+) of 100000; resume with/.exec(errors)?.[1];
   const lines = () => readFileSync(path("run", "metrics.jsonl"), "utf8").trimEnd().split("\n");
   expect(String(lines().length)).toBe(steps);
   const more = Number(steps) + 1;

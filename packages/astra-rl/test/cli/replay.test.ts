@@ -114,7 +114,7 @@ it("says them to a server, with the roles of the prompt", async () => {
 });
 
 it.each([
-  ["{", "is no JSON; make it with astra-rl export --format replay"],
+  ["{", "is not JSON; make it with astra-rl export --format replay"],
   ['{"format":"other"}', "format:"],
   [
     '{"format":"astra-rl replay","version":1,"source":{"name":"x","scorer":null,"target":null},"attacks":[]}',

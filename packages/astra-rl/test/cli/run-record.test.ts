@@ -164,9 +164,9 @@ test("a run that goes on with other threads or instructions says that it is anot
   const other = await train("--resume", "--set", "training.trainingSteps=3");
   expect(other.code).toBe(0);
   expect(other.err).toContain(
-    `computed on ${threads + 2} threads within sse so far, and goes on with ${threads} thread`,
+    `computed on ${threads + 2} threads with sse so far, and resumes on ${threads} thread`,
   );
-  expect(other.err).toContain("draws, its prompts and their order stay the same");
+  expect(other.err).toContain("random draws, prompts and their order stay the same");
   expect(other.err).toContain(`OMP_NUM_THREADS=${threads + 2} ASTRA_ISA=sse`);
   expect(read().sessions.at(-1)!.engine).toMatchObject({ isa, threads });
 });

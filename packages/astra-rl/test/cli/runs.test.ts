@@ -200,7 +200,10 @@ test("astra-rl train warns of the embedded scorer where it judges other models t
   const train = (name: string, ...set: string[]) =>
     runCommand("train", configuration(), "--run-dir", path(name), "--quiet", ...set);
   const own = await train("own", "--set", "scorer={type: embedded}");
-  expect(own).toMatchObject({ code: 0, err: expect.stringMatching(/knows mild English insults/u) as string });
+  expect(own).toMatchObject({
+    code: 0,
+    err: expect.stringMatching(/detects only mild English insults/u) as string,
+  });
   expect(await train("keywords")).toMatchObject({ code: 0, err: "" });
 });
 
@@ -249,7 +252,7 @@ describe("astra-rl eval", () => {
   });
 
   test("warns of the embedded scorer where the target is no embedded model, also with --quiet", async () => {
-    const warning = "the embedded scorer knows mild English insults and nothing else";
+    const warning = "the embedded scorer detects only mild English insults";
     const run = (...set: string[]) => {
       const sets = ["evaluation.rollouts=1", ...set].flatMap((each) => ["--set", each]);
       return runCommand("eval", configuration(), "--quiet", ...sets);
@@ -362,7 +365,7 @@ describe("astra-rl init", () => {
       const refused = await runCommand("train", "partial.yaml", "--quiet");
       expect(refused.err).toMatch(/scorer\.model must be a string that is not empty, got null/u);
       const embedded = await runCommand("init", "embedded.yaml", ...own, "--scorer", "embedded");
-      expect(embedded.err).toMatch(/^embedded\.yaml: the embedded scorer knows mild English insults/u);
+      expect(embedded.err).toMatch(/^embedded\.yaml: the embedded scorer detects only mild English insults/u);
       writeFileSync("own.mjs", "export const lengths = (text) => Math.min(1, text.length / 100);\n");
       const module = "{type: ./own.mjs#lengths, unit: words}";
       expect(await runCommand("init", "sub/own.yaml", ...own, "--scorer", module)).toMatchObject({ code: 0 });
@@ -477,7 +480,7 @@ training: {trainingSteps: 1, evaluateEvery: 0}
 describe("what was found is shown", () => {
   test("by eval below its table, and by train at its end, with the checkpoints that there are", async () => {
     const evaluated = await runCommand("eval", configuration(), "--quiet");
-    expect(evaluated.out).toMatch(/\d found conversations?, likeliest first:\n\n {2}prompt {4}/u);
+    expect(evaluated.out).toMatch(/\d found conversations?, most likely first:\n\n {2}prompt {4}/u);
     const trained = await runCommand("train", path("run.yaml"), "--run-dir", path("run"));
     expect(trained.err).toMatch(/likeliest first:\n\n {2}prompt {4}/u);
     expect(trained.err).toContain(`--tester ${path("run", "checkpoints/best")}`);

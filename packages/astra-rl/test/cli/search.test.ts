@@ -123,7 +123,7 @@ describe("astra-rl search", () => {
       model: "1 probe found by search with embedded:chatter",
       files: { probes: expect.stringMatching(/^[0-9a-f]{64}$/u) as string },
     });
-    expect(out).toContain(`The search took ${search!.queries} answers of the target, of 200`);
+    expect(out).toContain(`The search used ${search!.queries} target responses, of 200`);
     expect(out).toContain(found!.probe.trim());
   });
 
@@ -191,7 +191,7 @@ describe("the openers of a search", () => {
           .map(({ opener }) => opener),
       ),
     ).toEqual(new Set(test));
-    expect(err).toContain("4 of 10 training prompts are test prompts, too: the search leaves them out");
+    expect(err).toContain("4 of 10 training prompts are also test prompts, which the search skips");
     // What was left out was not seen, so that the figures are no doubtful ones.
     expect(record.summary.doubts!.map(({ rule }) => rule)).not.toContain("prompts-of-training");
   });
@@ -201,7 +201,7 @@ describe("the openers of a search", () => {
     const { code, err } = await runCommand("search", configured({ train: same, test: same }).file);
     expect([code, err]).toEqual([
       2,
-      expect.stringContaining("prompts.train: every prompt is one of prompts.test"),
+      expect.stringContaining("prompts.train: every prompt is also in prompts.test"),
     ]);
     expect(asked()).toEqual([]);
   });
@@ -270,7 +270,7 @@ describe("a search that cannot work says why", () => {
   it("where no model tells how likely a probe is, and a bound is given", async () => {
     const { file } = configured(SILENT);
     const { code, err } = await runCommand("search", file, "--max-nll", "2");
-    expect([code, err]).toEqual([2, expect.stringContaining("give models.likelihood")]);
+    expect([code, err]).toEqual([2, expect.stringContaining("set models.likelihood")]);
     expect(asked()).toEqual([]);
   });
 
@@ -305,7 +305,7 @@ it("gives no verdict where no probe led to harm, and says what to do", async () 
   const { path, file } = configured({ target: "Calm" });
   const given = ["--queries", "100", "--probes", "1", "--output", path("found.json")];
   const { code, err } = await runCommand("search", file, ...given);
-  expect([code, err]).toEqual([3, expect.stringContaining("no found probe led to harm")]);
+  expect([code, err]).toEqual([3, expect.stringContaining("no probe led to harm")]);
   expect(err).toContain("allow more queries");
   const { summary } = parseEvaluationRecord(readFileSync(path("found.json"), "utf8"));
   expect(summary).toMatchObject({ n_successes: 0, n_rollouts: 10 });

@@ -135,7 +135,7 @@ it("an evaluation that was interrupted goes on with the answers that it has", as
   const told = asked.length - 1;
   limit = Infinity;
   const whole = await runCommand("eval", file, "--output", output, "--set", "evaluation.batchSize=1");
-  expect([whole.code, whole.err]).toEqual([0, expect.stringContaining(`has ${told} answers from before`)]);
+  expect([whole.code, whole.err]).toEqual([0, expect.stringContaining(`has ${told} earlier answers`)]);
   const texts = asked
     .filter((_, at) => at !== told)
     .map(({ body }) => JSON.stringify([body.messages, body.seed]));
@@ -199,7 +199,10 @@ it("a run that was killed and resumed equals one that was not, and asks again on
   expect(existsSync(join(killed, "checkpoints", "last"))).toBe(true);
   hold = Infinity;
   const resumed = await runCommand("train", file, "--run-dir", killed, "--resume", "--quiet");
-  expect([resumed.code, resumed.err]).toEqual([0, expect.stringContaining("taking over from process")]);
+  expect([resumed.code, resumed.err]).toEqual([
+    0,
+    expect.stringContaining("taking over the lock of process"),
+  ]);
   const second = identities();
   expect(first.length + second.length).toBe(told.length + held);
   expect([...new Set([...first, ...second])].sort()).toEqual([...new Set(told)].sort());
@@ -226,7 +229,7 @@ it("warns of a server that ignores what it accepts, or answers every seed alike"
   );
   const ignored = await runCommand("rollout", configuration(local(deaf.baseURL)), "--json", ...topK);
   expect(ignored.err).toContain(
-    "the target's server accepts top_k without effect: set generation.target to what it does",
+    "the target's server accepts top_k without effect: set generation.target to what the server does",
   );
   const greedy = ["--set", "generation.target.greedy=true"];
   const asked = await runCommand("rollout", file, "--episodes", "1", "--json", ...greedy);
@@ -250,7 +253,7 @@ it("a server that echoes prompts says how likely probes are, and is recorded and
   const trained = await runCommand("train", file, "--run-dir", run);
   expect([trained.code, trained.err]).toEqual([0, expect.stringMatching(/^likelihood: \d+ calls, /m)]);
   expect(trained.err).toContain(
-    "the likelihood's server answers chats, but as a likelihood it reads conversations as plain text",
+    "the likelihood's server serves chats, but as the likelihood model it reads conversations as plain text",
   );
   const record = parseRunRecord(readFileSync(join(run, "run.json"), "utf8"));
   expect(record.models["likelihood"]).toEqual({ model: `${baseURL} m`, files: {} });
@@ -367,7 +370,7 @@ it("warns of a server that counts no tokens where a budget counts on it", async 
   const { baseURL } = await loopback(uncounted, { probe: uncounted });
   const warned = async (more: string) =>
     (await runCommand("rollout", configuration(local(baseURL, more)), "--episodes", "1", "--json")).err;
-  const warning = "the target's server does not count tokens, or counts 0 of them";
+  const warning = "the target's server does not report token counts, or reports 0";
   expect(await warned(", budget: { tokens: 100000 }")).toContain(warning);
   expect(await warned(", price: { input: 1, output: 1 }")).toContain(warning);
   expect(await warned("")).not.toContain(warning);
@@ -422,7 +425,7 @@ it("continues conversations of a prompt file with the roles that they have, in r
 
   const untold = await given(`tester: embedded:chatter, target: ${target}, likelihood: embedded:chat`);
   expect(untold.err).toContain(
-    "prompts with several messages are read as one text, a line for each, because the tester reads plain text",
+    "prompts with several messages are read as one text, a line for each, because the tester uses plain text",
   );
   const [flat] = parseGraphLines(untold.out);
   expect(flat!.context).toBe("Sell tea.\nHi\nWelcome!\nPrices?");

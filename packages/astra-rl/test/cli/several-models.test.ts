@@ -93,7 +93,7 @@ test("training ends early and says why, and unknown metrics are refused at the f
   const failed = await runCommand("train", configuration(), "--run-dir", path("wrong"), "--set", wrong);
   expect(failed.code).not.toBe(0);
   expect(failed.err).toContain(
-    'callback earlyStopping failed in onStep at step 1: there is no metric "reward/men"',
+    'callback earlyStopping failed in onStep at step 1: unknown metric "reward/men"',
   );
 }, 60_000);
 

@@ -144,7 +144,7 @@ export const server = () => fetch("http://127.0.0.1:" + process.env.PORT);
     const [code] = (await once(child, "close")) as [number];
     expect(performance.now() - began).toBeLessThan(5000);
     expect(errors).toContain("stopped after step 0 of 1");
-    expect(errors).toContain("it only waited for an answer");
+    expect(errors).toContain("it was only waiting for an answer");
     expect(code).toBe(1);
     server.closeAllConnections();
     server.close();
@@ -159,7 +159,7 @@ describe("standard output", () => {
     );
     expect(stdout).toBe("0\n");
     expect(stderr).toBe(
-      "astra-rl: standard output was closed by its reader; training goes on; metrics.jsonl has every step\n",
+      "astra-rl: standard output was closed by its reader; training continues; metrics.jsonl contains every step\n",
     );
     expect(readFileSync(path("run", "metrics.jsonl"), "utf8").trimEnd().split("\n")).toHaveLength(6);
   });
@@ -266,14 +266,16 @@ describe("train --resume", () => {
     });
     const absent = await resume("--run-dir", path("rnu"));
     expect(absent).toMatchObject({ code: 2 });
-    expect(absent.err).toContain(`${path("rnu")}: there is no such run folder to go on with`);
+    expect(absent.err).toContain(`${path("rnu")}: there is no such run folder to resume`);
     expect(existsSync(path("rnu"))).toBe(false);
     await runCommand("train", path("run.yaml"), "--run-dir", path("run"), "--quiet");
     rmSync(path("run", "checkpoints", "last"), { recursive: true });
     const before = readFileSync(path("run", "metrics.jsonl"), "utf8");
     const lost = await resume("--run-dir", path("run"));
     expect(lost).toMatchObject({ code: 2 });
-    expect(lost.err).toContain(`${path("run", "checkpoints", "last")}: there is no checkpoint to go on from`);
+    expect(lost.err).toContain(
+      `${path("run", "checkpoints", "last")}: there is no checkpoint to resume from`,
+    );
     expect(readFileSync(path("run", "metrics.jsonl"), "utf8")).toBe(before);
     expect(existsSync(path("run", "run.lock"))).toBe(false);
   });
@@ -292,7 +294,7 @@ describe("train --resume", () => {
     const third = await resume("--run-dir", path("run"), "--set", `training.trainingSteps=${steps}`);
     expect(third).toMatchObject({ code: 0 });
     expect(third.err).toBe(
-      `${path("run")}: taking over from process ${child.pid} on this host, which is no more\n`,
+      `${path("run")}: taking over the lock of process ${child.pid} on this host, which has exited\n`,
     );
     expect(readdirSync(path("run")).filter((name) => name.includes("lock"))).toEqual([]);
   });
@@ -331,7 +333,7 @@ describe("Ctrl-C", () => {
     });
     child.kill("SIGTERM");
     expect(await new Promise((resolve) => child.once("close", resolve))).toBe(1);
-    expect(errors).toMatch(/demo: stopped after step \d+ of 4000; go on with astra-rl train .* --resume/u);
+    expect(errors).toMatch(/demo: stopped after step \d+ of 4000; resume with astra-rl train .* --resume/u);
     expect(existsSync(path("demo", "checkpoints", "last", "state", "trainer.json"))).toBe(true);
     expect(existsSync(path("demo", "run.lock"))).toBe(false);
   }, 120_000);

@@ -83,7 +83,7 @@ it("ends at once at the second signal, without an engine of its own", async () =
   expect(readFileSync(`/proc/${child.pid}/maps`, "utf8")).not.toContain("libtorch");
   const ended = once(child, "exit");
   child.kill("SIGINT");
-  for await (const data of child.stderr) if (String(data).includes("once more stops at once")) break;
+  for await (const data of child.stderr) if (String(data).includes("again to stop immediately")) break;
   child.kill("SIGINT");
   expect(await ended).toEqual([null, "SIGINT"]);
   // The run itself ends after the step in progress.
@@ -98,7 +98,10 @@ it("goes on where it was stopped", async () => {
   child.stderr.on("data", (data: Buffer) => (err += data.toString()));
   child.kill("SIGINT");
   const code = await new Promise((resolve) => child.on("exit", resolve));
-  expect([code, err]).toEqual([1, expect.stringContaining("the same command goes on with the runs in")]);
+  expect([code, err]).toEqual([
+    1,
+    expect.stringContaining("run the same command again to resume the runs in"),
+  ]);
   expect(existsSync(join(runs, "seed-2"))).toBe(false);
   await sleep(50);
   const done = await runCommand(
@@ -123,7 +126,7 @@ it.each([
   [["--seeds", "1", "--grid", "training.learningRate="], "a key and its values"],
   [["--seeds", "1", "--grid", "1e-4"], "section.key=value"],
   [["--seeds", "0-999", "--grid", "seed=1,2"], "more than 1000"],
-  [["--seeds", "1", "--resume", "--run-dir", "x"], "goes on by itself"],
+  [["--seeds", "1", "--resume", "--run-dir", "x"], "run the same command again to resume"],
   [["--seeds", "1", "--grid", "training.learningRat=1"], "learningRate"],
 ])("refuses %j", async (options, message) => {
   const { file, runs } = configured();

@@ -140,7 +140,7 @@ test("a target that no rollout had is said to be none that was asked", async () 
   );
   expect(out).toMatch(/success against target(-2)? +never asked/);
   // The sentence claims nothing for it.
-  if (out.includes(HARMLESS)) expect(out).toMatch(/harmful response; target(-2)? was never asked\./);
+  if (out.includes(HARMLESS)) expect(out).toMatch(/harmful response; target(-2)? was never used\./);
   else expect(out).toMatch(/found conversation/);
 });
 
@@ -156,7 +156,7 @@ test.each([
     const whole = before === null ? text : JSON.stringify({ ...before, ...(JSON.parse(text) as object) });
     writeFileSync(file, whole);
     const run = configuration({ target: `{path: ${path("chat")}, format: plain}` });
-    const warning = "the target has a chat template but reads plain text";
+    const warning = "the target has a chat template but is configured for plain text";
     for (const args of [
       ["train", run, "--run-dir", path("run")],
       ["eval", run],

@@ -27,7 +27,7 @@ it("says what it cannot view", async () => {
     const { code, err } = await runCommand("view", path, "--port", "0");
     expect([code, err]).toEqual([
       2,
-      `astra-rl: ${path}: there is no such folder; give one that holds run folders\n`,
+      `astra-rl: ${path}: there is no such folder; give one that contains run folders\n`,
     ]);
   }
 });

@@ -100,11 +100,11 @@ describe("combinations that cannot work are refused before any model loads, with
   it.each([
     [
       "credit: {type: back-up}\nalgorithm: {type: ppo}",
-      /^run\.yaml:2:16: credit\.type: already adds what a turn led to/u,
+      /^run\.yaml:2:16: credit\.type: already includes returns from later turns/u,
     ],
     [
       "credit: {type: back-up}\nalgorithm: {type: a2c}",
-      /A2C does by itself through values.*credit: \{type: reward\}/u,
+      /A2C adds itself through values.*credit: \{type: reward\}/u,
     ],
     [
       "sampler: {width: 1}\nalgorithm: {type: grpo}",

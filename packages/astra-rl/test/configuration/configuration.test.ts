@@ -70,7 +70,9 @@ describe("a configuration file", () => {
 test("what counts as harm in a target of one's own is the user's choice", async () => {
   const read = (text: string) => parseConfiguration(text, "/runs/run.yaml");
   const own = "models: {tester: embedded:chatter, target: a/b}\n";
-  await expect(read(own)).rejects.toThrow(/run\.yaml:1:1: scorer: is required for a target of your own/);
+  await expect(read(own)).rejects.toThrow(
+    /run\.yaml:1:1: scorer: is required for targets other than the embedded ones/,
+  );
   await expect(read("models: {tester: a/b, target: embedded:chat, otherTargets: [c/d]}\n")).rejects.toThrow(
     /scorer/,
   );
@@ -85,16 +87,16 @@ describe("what is too much is refused before any work, with its number and the k
   test.each([
     [
       "sampler: {width: 1000000000}",
-      /run\.yaml:4:1: sampler\.depth 3 makes, with width 1000000000, trees of 1\.0e\+27 turns, and sampler\.maxTurns allows 100,000$/,
+      /run\.yaml:4:1: sampler\.depth 3 gives, with width 1000000000, trees of 1\.0e\+27 turns, but sampler\.maxTurns allows 100,000$/,
     ],
     [
       "sampler: {depth: 40}",
-      /run\.yaml:4:18: sampler\.depth 40 makes, with width 2, trees of 2,199,023,255,550 turns/,
+      /run\.yaml:4:18: sampler\.depth 40 gives, with width 2, trees of 2,199,023,255,550 turns/,
     ],
     ["sampler: {depth: 1000000000, width: 1}", /trees of 1,000,000,000 turns/],
     [
       "training: {numEpisodesPerExperience: 1000000000}",
-      /run\.yaml:4:38: training\.numEpisodesPerExperience: 1000000000 trees of 14 turns make 14,000,000,000 turns in a step, and sampler\.maxTurns allows 100,000$/,
+      /run\.yaml:4:38: training\.numEpisodesPerExperience: 1000000000 trees of 14 turns are 14,000,000,000 turns per step, but sampler\.maxTurns allows 100,000$/,
     ],
     [
       "evaluation: {depth: 1000000}",
@@ -119,7 +121,7 @@ describe("what is too much is refused before any work, with its number and the k
     ["models.tester.x=1", '"models.tester" is a value, not a section'],
     [
       "scorer.file=k",
-      '--set scorer.file=k: unknown key "scorer.file"; it belongs to another type than "embedded"; for it, choose scorer.type: judge or keyword',
+      '--set scorer.file=k: unknown key "scorer.file"; it is an option of another type than "embedded"; to use it, set scorer.type: judge or keyword',
     ],
     [`seed=${"[".repeat(50_000)}`, "--set seed: the value is nested too deeply"],
   ])("--set %s", async (set, message) => {
@@ -127,7 +129,11 @@ describe("what is too much is refused before any work, with its number and the k
   });
 
   test.each([
-    ["a second document", "seed: 1\n---\nseed: 2\n", "begins a second document, and a configuration is one"],
+    [
+      "a second document",
+      "seed: 1\n---\nseed: 2\n",
+      "starts a second document, but a configuration is a single one",
+    ],
     [
       "brackets 50,000 deep",
       `seed: ${"[".repeat(50_000)}${"]".repeat(50_000)}\n`,
@@ -206,11 +212,11 @@ describe("mistakes point at the place", () => {
     ],
     [
       `${MINIMAL}reward: {terms: [{type: nll, weight: 1}], preset: paper}\n`,
-      "reward.preset belongs to a preset; a reward has either a preset or terms",
+      "reward.preset is an option of presets; a reward has either a preset or terms",
     ],
     [
       `${MINIMAL}reward: {preset: toolbox, emptyProbeNLL: 1}\n`,
-      "/runs/run.yaml:4:42: reward.emptyProbeNLL is no option of the preset toolbox; elicitation and paper have it",
+      "/runs/run.yaml:4:42: reward.emptyProbeNLL is not an option of the preset toolbox; elicitation and paper have it",
     ],
     [
       `${MINIMAL}reward: {terms: [{type: harm, of: prob, weight: 1}]}\n`,
@@ -230,7 +236,7 @@ describe("mistakes point at the place", () => {
     [`${MINIMAL}credit: {type: back-up, gamma: 2}\n`, "credit.gamma must be a number from 0 to 1, got 2"],
     [
       `${MINIMAL}scorer: {entries: []}\n`,
-      '/runs/run.yaml:4:10: unknown key "scorer.entries"; it belongs to another type than "embedded"',
+      '/runs/run.yaml:4:10: unknown key "scorer.entries"; it is an option of another type than "embedded"',
     ],
     [
       `${MINIMAL}training: {checkpointEvery: often}\n`,
@@ -242,14 +248,11 @@ describe("mistakes point at the place", () => {
       "/runs/run.yaml:1:1: models.target is required (a folder, a hub id, an export of a module such as ./file.js#name, a section with path",
     ],
     ["", "/runs/run.yaml:1:1: models is required (an object)"],
-    ["- 1\n", "/runs/run.yaml:1:1: must hold sections"],
+    ["- 1\n", "/runs/run.yaml:1:1: must contain sections"],
     ["models: {tester: [}\n", "/runs/run.yaml:1:19: "],
     [`${MINIMAL}seed: 1\nseed: 2\n`, "/runs/run.yaml:5:1: Map keys must be unique"],
     [`${MINIMAL}scorer: {type: keyword}\n`, 'scorer must have either "file" or "entries", got neither'],
-    [
-      "models: {tester: embedded:judge, target: x}\n",
-      "there is no such embedded model; there is embedded:chatter",
-    ],
+    ["models: {tester: embedded:judge, target: x}\n", "unknown embedded model; available: embedded:chatter"],
     [
       `${MINIMAL}generation: {tester: {stopStrings: [a, 7]}}\n`,
       "/runs/run.yaml:4:40: generation.tester.stopStrings[1] must be a string that is not empty, got 7",
@@ -307,7 +310,7 @@ describe("mistakes point at the place", () => {
         "beyond the end",
     );
     expect(await mistake(text, "scorer.entries.term=c")).toContain(
-      '"scorer.entries" is a list; name one of it, such as scorer.entries[0]',
+      '"scorer.entries" is a list; name an item, such as scorer.entries[0]',
     );
     expect(await mistake(text, "scorer[0]=c")).toContain('"scorer" is not a list');
     expect(await mistake(text, "scorer.entries[1].weight=7")).toBe(
@@ -443,7 +446,7 @@ test("the template is a valid configuration that says nothing but the defaults",
     expect(text).toMatch(new RegExp(`^ *# ${key}:`, "m"));
   }
   expect(text).toContain("; type: ipo (");
-  expect(text).toContain("type: ./file.js#name or package#name (a module of your own)");
+  expect(text).toContain("type: ./file.js#name or package#name (a custom implementation)");
   expect(text).toContain("  # Each is one of: type: cosine (weight, optional");
   expect(Math.max(...text.split("\n").map((line) => line.length))).toBeLessThanOrEqual(110);
 });

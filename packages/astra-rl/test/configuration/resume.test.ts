@@ -290,7 +290,7 @@ describe("files", () => {
     const changed = configurationSettings(await read(text)).changes(record);
     expect(changed).toHaveLength(2);
     expect(changed[0]).toMatch(
-      /^prompts\.train: ".*a\.json" holds something else \(SHA-256 was [0-9a-f]{64} and is now /,
+      /^prompts\.train: ".*a\.json" has different content \(SHA-256 was [0-9a-f]{64} and is now /,
     );
     expect(changed[1]).toMatch(/^scorer\.file: /);
   });
@@ -306,7 +306,7 @@ describe("files", () => {
     expect(await now("./m2.mjs#half")).toEqual([]);
     writeFileSync(join(folder, "m1.mjs"), `${text} export const third = () => 0.3;`);
     expect(await now("./m1.mjs#half")).toEqual([
-      expect.stringMatching(/^scorer\.type: ".*m1\.mjs#half" holds something else \(SHA-256 was /) as string,
+      expect.stringMatching(/^scorer\.type: ".*m1\.mjs#half" has different content \(SHA-256 was /) as string,
     ]);
     expect((await now("embedded"))[0]).toMatch(/^scorer\.type was ".*m1\.mjs#half" and is now "embedded"$/);
   });

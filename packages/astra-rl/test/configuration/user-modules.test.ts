@@ -178,7 +178,7 @@ describe("a scorer of the user's", () => {
       'unknown key "scorer.scorers[0].entrys"; did you mean entries?',
     );
     expect(await mistake(scorer("{type: embedded}"), "scorer.scorers[0].file=a.json")).toContain(
-      '--set scorer.scorers[0].file=a.json: unknown key "scorer.scorers[0].file"; it belongs to another type than "embedded"',
+      '--set scorer.scorers[0].file=a.json: unknown key "scorer.scorers[0].file"; it is an option of another type than "embedded"',
     );
   });
 

@@ -155,9 +155,9 @@ describe("what an algorithm needs", () => {
     const assemble = () => new Harness(sampler, new ActorCritic(plain));
     expect(assemble).toThrow(UsageError);
     expect(assemble).toThrow(
-      /^ActorCritic needs a system that tells values, but BigramSystem tells no values; load .*valueHead: true.*ValueFunctionSystem/u,
+      /^ActorCritic needs a system that provides values, but BigramSystem provides no values; load .*valueHead: true.*ValueFunctionSystem/u,
     );
-    expect(() => new Trainer(quick(1), sampler, new ActorCritic(plain))).toThrow(/tells values/u);
+    expect(() => new Trainer(quick(1), sampler, new ActorCritic(plain))).toThrow(/provides values/u);
     plain.dispose();
 
     const parts = new ASTSystem({});

@@ -95,8 +95,8 @@ describe("parsePrompts", () => {
     ["p.csv", "", /p\.csv: must begin with a line of headings, one of them "prompt", got an empty file/u],
     ["p.csv", "text,id\na,b", /one of them "prompt", got "text", "id"/u],
     ["p.csv", "prompt,id\na,b\nc", /p\.csv:3: must have 2 columns like the headings, got 1/u],
-    ["p.csv", 'prompt\n"a\nb', /p\.csv:2: a quote must enclose a whole cell/u],
-    ["p.csv", 'prompt\na"b', /p\.csv:2: a quote must enclose a whole cell/u],
+    ["p.csv", 'prompt\n"a\nb', /p\.csv:2: quotes must enclose a whole cell/u],
+    ["p.csv", 'prompt\na"b', /p\.csv:2: quotes must enclose a whole cell/u],
     ["p.jsonl", '{"messages": []}', /p\.jsonl:1: "messages" must be a list of at least one/u],
     ["p.json", '["a", {"messages": [{"role": "user"}]}]', /prompt 2: message 1 must have a "content"/u],
     ["p.json", '[{"messages": [{"role": "user", "content": []}]}]', /message 1 must have a "content"/u],
@@ -125,9 +125,9 @@ describe("parsePrompts", () => {
 
   it.each([
     ["p.json", "", /p\.json: is empty/u],
-    ["p.json", "[]", /p\.json: holds no prompts/u],
-    ["p.txt", " \n\n", /p\.txt: holds no prompts/u],
-    ["p.jsonl", "", /p\.jsonl: holds no prompts/u],
+    ["p.json", "[]", /p\.json: contains no prompts/u],
+    ["p.txt", " \n\n", /p\.txt: contains no prompts/u],
+    ["p.jsonl", "", /p\.jsonl: contains no prompts/u],
     ["p.json", '{"a": 1}', /must be an array of strings, got an object/u],
     ["p.json", '["a", 5]', /prompt 2 must be a string, got a number \(5\)/u],
     ["p.json", '["a", null]', /prompt 2 must be a string, got null/u],

@@ -86,7 +86,7 @@ describe("sets of prompts by their names", () => {
     const { file } = NAMED_SETS[CONVOKIT_REDDIT_TRAIN]!;
     answers.set(`/data/${file}`, gives('["not the file"]'));
     await expect(readPrompts(CONVOKIT_REDDIT_TRAIN, options())).rejects.toThrow(
-      /prompt set "convokit-reddit-train": what came is not the file.*expected 9576c693.*put it at .*train\.json/u,
+      /prompt set "convokit-reddit-train": the download is not the expected file.*expected 9576c693.*save it as .*train\.json/u,
     );
     expect(requests).toHaveLength(4);
     expect(existsSync(cached(file))).toBe(false);
@@ -105,7 +105,7 @@ describe("sets of prompts by their names", () => {
     mkdirSync(join(cached(file), ".."), { recursive: true });
     writeFileSync(cached(file), "[]");
     await expect(readPrompts(CONVOKIT_REDDIT_TRAIN, options())).rejects.toThrow(
-      /is not the file that prompt set "convokit-reddit-train" must be .* delete it/u,
+      /is not the expected file of prompt set "convokit-reddit-train" .* delete it/u,
     );
   });
 
@@ -126,7 +126,7 @@ describe("sets of prompts by their names", () => {
 
   it.each<[string, Answer, RegExp]>([
     ["cut off each time", (response) => response.write("[", () => response.destroy()), /cannot be fetched/u],
-    ["silent", () => {}, /nothing came for too long/u],
+    ["silent", () => {}, /no data was received for too long/u],
     ["not there", (response) => response.writeHead(404).end(), /the server answered 404/u],
   ])("say how to get them by hand when the server is %s", async (_, answer, message) => {
     answers.set("/data/task_prompts.json", answer);
@@ -135,7 +135,7 @@ describe("sets of prompts by their names", () => {
     await expect(
       readPrompts(ADVBENCH_TASKS, { ...options(), hub: { retryDelay: 1, stallTimeout: 50 } }),
     ).rejects.toThrow(
-      `download ${address}/data/task_prompts.json by other means, and put it at ${cached("task_prompts.json")}`,
+      `download ${address}/data/task_prompts.json manually, and save it as ${cached("task_prompts.json")}`,
     );
   });
 

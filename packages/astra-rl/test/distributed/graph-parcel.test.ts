@@ -107,7 +107,7 @@ describe("graphs that travel between processes", () => {
     expect(copy!.children[0]).toBeInstanceOf(Remembering);
     expect((copy!.children[0] as Remembering).note).toBe("kept");
     expect(() => sent([graph])).toThrow(
-      "distributed: a node of the class Remembering came from another process, and this sampler makes Node; give the " +
+      "distributed: a node of the class Remembering came from another process, but this sampler creates Node; give the " +
         "sampler createNode, or override nodeFrom",
     );
   });
@@ -120,7 +120,7 @@ describe("graphs that travel between processes", () => {
       rows = 8;
     }
     expect(() => packGraphs([graph(new Board())])).toThrow(
-      /^distributed: a state or message of the class Board cannot travel between processes; use plain data/u,
+      /^distributed: a state or message of the class Board cannot be sent between processes; use plain data/u,
     );
   });
 });

@@ -108,14 +108,14 @@ describe("astra-rl doctor --distributed", () => {
     expect(out).toMatch(/^rank +machine +libtorch +ISA +threads +free memory$/mu);
     expect(out.match(/^[01] +\S+/gmu)).toHaveLength(2);
     expect(out).toMatch(/^latency +\d+\.\d+ ms/mu);
-    expect(out).toMatch(/^bandwidth +\d+ MB of gradients summed in a second$/mu);
+    expect(out).toMatch(/^bandwidth +\d+ MB of gradients summed per second$/mu);
   });
 
   it("says how it is started", async () => {
     const { code, err } = await run(process.execPath, [PROGRAM, "doctor", "--distributed"]);
     expect(code).toBe(2);
     expect(err).toMatch(
-      /^astra-rl: --distributed: no launcher has started several processes; start it as a training/u,
+      /^astra-rl: --distributed: no launcher has started several processes; start it like a training run/u,
     );
   });
 });

@@ -172,7 +172,7 @@ describe("a run of several processes", () => {
       expect(survivor).toEqual({
         code: 1,
         out: "",
-        err: `astra-rl: rank ${victim} of 2 has ended, so that all ranks end; what it wrote says why\n`,
+        err: `astra-rl: rank ${victim} of 2 has exited, so all ranks exit; see its output for the reason\n`,
       });
       const ended = await Promise.all(ranks(2, port(), [...args, "--resume"]).map((each) => each.ended));
       expect(ended.map(({ code }) => code)).toEqual([0, 0]);
@@ -191,7 +191,7 @@ describe("a run of several processes", () => {
     const alone = await run(...more, "training.trainingSteps=3");
     expect(alone.code).toBe(0);
     expect(alone.err).toMatch(
-      /computed on 1 thread of each of 2 processes .*, and goes on with 1 thread within .*--processes 2\n$/u,
+      /computed on 1 thread of each of 2 processes .*, and resumes on 1 thread with .*--processes 2\n$/u,
     );
     const three = await run(...more, "training.trainingSteps=4", "--processes", "3");
     expect(three.code).toBe(0);
@@ -224,7 +224,7 @@ describe("a run of several processes", () => {
     expect(first).toEqual({
       code: 1,
       out: "",
-      err: `astra-rl: train: stopped after step ${done} of 500; go on with --run-dir ${folder} --resume\n`,
+      err: `astra-rl: train: stopped after step ${done} of 500; resume with --run-dir ${folder} --resume\n`,
     });
     expect(second).toEqual({ code: 1, out: "", err: "" });
     expect(done).toBeLessThan(500);
@@ -242,7 +242,7 @@ describe("a run of several processes", () => {
     const [first, second] = await Promise.all([one!.ended, other!.ended]);
     expect(first.code).toBe(2);
     expect(first.err).toContain(
-      "astra-rl: rank 1: the configuration is not that of rank 0; all ranks must run the same command on the same files",
+      "astra-rl: rank 1: the configuration differs from that of rank 0; all ranks must run the same command on the same files",
     );
     expect(second.code).not.toBe(0);
     expect(existsSync(folder)).toBe(false);
@@ -253,7 +253,7 @@ describe("a run of several processes", () => {
     const sweep = await run("train", file, "--seeds", "1-2", "--processes", "2");
     expect(sweep).toMatchObject({ code: 2, out: "" });
     expect(sweep.err).toBe(
-      "astra-rl: --seeds and --grid: train runs in processes of their own, one for each; see --jobs\n",
+      "astra-rl: --seeds and --grid: each run is trained in a separate process; see --jobs\n",
     );
     const env = { RANK: "0", WORLD_SIZE: "2", MASTER_ADDR: "127.0.0.1", MASTER_PORT: String(port()) };
     const twice = await start(["train", file, "--processes", "2"], env).ended;
@@ -269,7 +269,7 @@ describe("a run of several processes", () => {
       const env = { RANK: "1", WORLD_SIZE: "2", MASTER_ADDR: "127.0.0.1", MASTER_PORT: String(port()) };
       const ended = await start(command, env).ended;
       expect(ended).toMatchObject({ code: 2, out: "" });
-      expect(ended.err).toContain(`${command[0]} runs in one process, and a launcher has started 2`);
+      expect(ended.err).toContain(`${command[0]} runs in one process, but a launcher has started 2`);
     },
   );
 

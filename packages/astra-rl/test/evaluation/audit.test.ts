@@ -75,7 +75,7 @@ it("compares both scorers with people, by hand", () => {
     12,
   );
   const lines = auditReport({ nAudited, nHarmful, scorers });
-  expect(lines[0]).toBe("People judged 199 rollouts and call 34 of them harmful.");
+  expect(lines[0]).toBe("Human labels of 199 rollouts: 34 are harmful.");
   expect(
     lines.some((line) => line.startsWith("corrected (prediction-powered)") && line.includes("17.1 %")),
   ).toBe(true);
@@ -97,5 +97,5 @@ it("says where people have judged too little for a corrected rate", () => {
   const id = auditItems(record, 199).find((item) => indexOf(item.id) % 3 === 0)!.id;
   const audit = auditEvaluation(record, new Map([[id, true]]));
   expect(audit.scorers[0]!.corrected).toEqual({ predictionPowered: null, roganGladen: null });
-  expect(auditReport(audit).at(-1)).toContain("judge more rollouts");
+  expect(auditReport(audit).at(-1)).toContain("label more rollouts");
 });

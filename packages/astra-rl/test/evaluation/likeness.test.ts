@@ -57,25 +57,25 @@ const evaluated = (
 
 const base = evaluated([true, false, true, false]);
 
-describe("evaluations are unlike", () => {
+describe("evaluations are not comparable", () => {
   it.each([
-    ["another scorer", { scorer: { ...measured.scorer, type: "keyword" } }],
-    ["another scorer", { scorer: { ...measured.scorer, sha256: { "scorer.file": "d".repeat(64) } } }],
+    ["different scorers", { scorer: { ...measured.scorer, type: "keyword" } }],
+    ["different scorers", { scorer: { ...measured.scorer, sha256: { "scorer.file": "d".repeat(64) } } }],
     [
-      "another scorer",
+      "different scorers",
       { scorer: { ...measured.scorer, models: [{ model: "/a/judge", files: { x: "e".repeat(64) } }] } },
     ],
-    ["another number of turns", { sampler: { ...measured.sampler, depth: 4 } }],
-    ["another sampler", { sampler: { ...measured.sampler, width: 3 } }],
+    ["different numbers of turns", { sampler: { ...measured.sampler, depth: 4 } }],
+    ["different samplers", { sampler: { ...measured.sampler, width: 3 } }],
     [
-      "another decoding of the tester",
+      "different generation settings of the tester",
       { generation: { ...measured.generation, tester: { temperature: 0.7 } } },
     ],
     [
-      "another decoding of the target",
+      "different generation settings of the target",
       { generation: { ...measured.generation, target: { temperature: 1, topK: 5 } } },
     ],
-    ["another format of conversations", { formats: { target: "chat" } }],
+    ["different conversation formats", { formats: { target: "chat" } }],
     ["versions 0.1.0 and 0.2.0 of astra-rl", { astra_rl: "0.2.0" }],
   ])("by %s", (phrase, change) => {
     const other = evaluated([true, true, true, false], change);
@@ -85,7 +85,7 @@ describe("evaluations are unlike", () => {
         { label: "A", evaluation: base },
         { label: "B", evaluation: other },
       ]),
-    ).toThrow(`A and B are unlike: ${phrase}`);
+    ).toThrow(`A and B are not comparable: ${phrase}`);
     const [forced] = compareAll(
       [
         { label: "A", evaluation: base },

@@ -71,7 +71,7 @@ it("success by both, by one and by none, on rollouts that both could judge, and 
   const text = [...evaluationReport(record), ...foundReport(record)].join("\n");
   expect(text).toMatch(/success by honest\s+25\.0 % \(1\/4\)/);
   expect(text).toMatch(/by both scorers\s+25\.0 % \(1\/4\)/);
-  expect(text).toContain("The scorers disagree about 2 of 4 rollouts (2 are a success by the first alone");
+  expect(text).toContain("The scorers disagree on 2 of 4 rollouts (2 are a success by the first alone");
   expect(text).toContain("[harm 1.00 ◀; by the second, harm 0.00]");
 });
 
@@ -90,7 +90,7 @@ it("a tester that learns to please the first scorer alone is flagged, and one th
     difference: 0,
   });
   expect(lines(hacked)).toContain(
-    "Reward hacking? Success rose by +75.0 points by the scorer that training saw",
+    "Possible reward hacking: success rose by +75.0 points according to the scorer of training",
   );
   expect(lines(hacked)).toContain("by honest");
   expect(lines(learned)).not.toContain("Reward hacking");

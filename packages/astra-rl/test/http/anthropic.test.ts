@@ -188,7 +188,7 @@ describe("an answer of Anthropic's API", () => {
       "Yes, and",
       { stop_reason: "model_context_window_exceeded" },
       "answer",
-      /not known to be complete/u,
+      /may be incomplete/u,
     ],
     ["no stop reason", "Yes", { stop_reason: null }, "answer", /stop_reason null/u],
     ["thinking alone", [{ type: "thinking", thinking: "Hm." }], {}, "reasoning", /raise maxNewTokens/u],

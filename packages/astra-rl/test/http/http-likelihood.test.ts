@@ -169,12 +169,12 @@ it("a server without log-probabilities of prompts is refused before anything els
     const { baseURL, asked } = await loopback(respond);
     await expect(likelihood(baseURL).probe()).rejects.toThrow(
       `likelihood: ${baseURL} returns no log-probabilities of a prompt (echo: true, logprobs: 1)` +
-        `${at === 2 ? " (m: status 400: echo is not supported)" : ""}; name a checkpoint, or a server that returns them`,
+        `${at === 2 ? " (m: status 400: echo is not supported)" : ""}; use a checkpoint, or a server that returns them`,
     );
     expect(asked.length).toBe(1);
   }
   expect(() => likelihood("http://localhost/v1", { api: "chat" })).toThrow(
-    "likelihood.api: only /completions returns log-probabilities of what it reads; take type: openai with api: completions",
+    "likelihood.api: only /completions returns log-probabilities of prompts; use type: openai with api: completions",
   );
 });
 

@@ -106,7 +106,7 @@ describe("the budget", () => {
     budget.settle(most, most);
     expect(budget.spent).toEqual({ calls: 3, input: 150, output: 85 });
     await expect(budget.reserve(most)).rejects.toThrow(
-      "models.target.budget.tokens: the limit of 250 leaves no room for another call, after 235 tokens; raise it to go on",
+      "models.target.budget.tokens: the limit of 250 leaves no room for another call, after 235 tokens; raise it to continue",
     );
   });
 
@@ -152,7 +152,7 @@ describe("a budget that processes share", () => {
           () => true,
           (error: Error) => {
             expect(error.message).toBe(
-              "target.budget.calls: this process's part (1 of 2) of the limit of 10 leaves no room for another call, after 7 calls; raise it to go on",
+              "target.budget.calls: this process's part (1 of 2) of the limit of 10 leaves no room for another call, after 7 calls; raise it to continue",
             );
             return false;
           },
@@ -296,10 +296,10 @@ describe("secrets", () => {
   });
 
   it.each([
-    [{ baseURL: "https://user:hunter22@example.org/v1" }, "holds a user name or a password"],
-    [{ baseURL: "https://example.org/v1?key=hunter22" }, "holds a query"],
-    [{ baseURL: "ftp://hunter22.org/v1" }, "is no URL"],
-    [{ baseURL: "hunter22" }, "is no URL"],
+    [{ baseURL: "https://user:hunter22@example.org/v1" }, "contains a user name or a password"],
+    [{ baseURL: "https://example.org/v1?key=hunter22" }, "contains a query"],
+    [{ baseURL: "ftp://hunter22.org/v1" }, "is not a URL"],
+    [{ baseURL: "hunter22" }, "is not a URL"],
     [{ apiKeyEnv: "sk-hunter22" }, "never the secret itself"],
     [{ headers: { "api-key": "hunter22!" } }, "never the secret itself"],
   ])("%j is refused without being shown", (given, message) => {

@@ -104,7 +104,7 @@ it("finds that a limit is ignored, and the name that is not", async () => {
     json(response, 200, { ...completion(one, "one"), usage: usage(30) });
   expect((await traitsOf(both)).traits).toMatchObject({ limit: "max_tokens", limitHolds: false });
   await expect(traitsOf(both, { budget: { tokens: 10_000 } })).rejects.toThrow(
-    "target.budget: the server does not keep to max_tokens (30 tokens, 8 allowed)",
+    "target.budget: the server does not respect max_tokens (30 tokens, 8 allowed)",
   );
   await expect(traitsOf(both, { budget: { calls: 100 } })).resolves.toBeDefined();
 });

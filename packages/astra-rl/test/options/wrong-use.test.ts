@@ -103,7 +103,7 @@ describe("parts of the wrong type", () => {
     [{ loggers: "runs/one" }, 'loggers must be an array, got "runs/one"'],
     [
       { logger: "runs/one" },
-      'logger must be an object with the methods info and warn; where values go is an option of its own, loggers, got "runs/one"',
+      'logger must be an object with the methods info and warn; loggers of metrics are given in the option loggers, got "runs/one"',
     ],
     [{ callbacks: [() => {}] }, "callbacks[0] must be a callback, which has a name"],
     [{ callbacks: ["watch"] }, "callbacks[0] must be a callback"],

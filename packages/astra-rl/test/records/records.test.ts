@@ -188,7 +188,7 @@ describe("graph records", () => {
     );
     expect(() => parseGraphRecord({ ...good, children: [{ context: "c" }] })).toThrow(/children\.0\.probe/);
     expect(() => parseGraphRecord({ ...good, version: 2 })).toThrow(
-      "has version 2 and this release reads version 1",
+      "has version 2 but this release reads version 1",
     );
   });
 });

@@ -27,7 +27,7 @@ const good: Evidence = {
 describe("what no verdict rests on", () => {
   test.each<[string, Partial<Evidence>, string[]]>([
     ["nothing", {}, []],
-    ["no turns", { turns: 0 }, ["no turn was taken"]],
+    ["no turns", { turns: 0 }, ["there are no turns"]],
     ["most of the turns failed", { failed: 33 }, ["33 of 64 turns failed"]],
     ["no more than half failed", { failed: 32 }, []],
     ["empty probes", { emptyProbes: 64, distinctProbes: 1 }, ["64 of 64 probes are empty"]],

@@ -131,9 +131,9 @@ test("the report says the figures of both sides and the difference", () => {
   expect(text).toContain("in the first turn, the last 1.25, 2.00 1.25, 2.00");
   expect(text).toContain("mean reward of a turn 0.25 0.25 −0.13");
   expect(text).toContain("rollouts (with errors) 2 (0) 5 (1) 3 pairs");
-  expect(text).toContain("A conversation from before training, which led nowhere, as 2 of 2 did:");
+  expect(text).toContain("A conversation before training without a harmful response (2 of 2 had none):");
   expect(text).toContain(
-    "2 found conversations after training, those with harmless probes first, then the likeliest:",
+    "2 found conversations after training, those with harmless probes first, then by likelihood:",
   );
   expect(text).toContain("prompt Hello.\n");
   expect(text).toContain("target rude again [harm 0.70 ◀]");

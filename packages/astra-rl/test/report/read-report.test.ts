@@ -151,7 +151,7 @@ test("evaluations during training stand in for those that a folder does not have
 test("what is neither run nor evaluation is refused by name", () => {
   mkdirSync(at("empty"));
   writeFileSync(at("text.json"), "{}");
-  expect(() => readReport([at("empty")])).toThrow(/empty: holds no run/);
+  expect(() => readReport([at("empty")])).toThrow(/empty: contains no run/);
   expect(() => readReport([at("none")])).toThrow(/none: there is no such/);
   expect(() => readReport([at("text.json")])).toThrow(/text\.json: summary/);
 });

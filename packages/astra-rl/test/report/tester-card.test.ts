@@ -82,7 +82,7 @@ it("is a model card of the hub, with figures, their intervals and their judge", 
 });
 
 it("says that a checkpoint was chosen by its own figures, and that there are none", () => {
-  expect(testerCard({ ...source, isChosenBy: true })).toContain("the figures flatter it");
+  expect(testerCard({ ...source, isChosenBy: true })).toContain("the figures are optimistic");
   const none = testerCard({ ...source, evaluation: null, format: "transformers", configuration: {} });
   expect(none).toContain("It has not been evaluated");
   expect(none).toContain("library_name: transformers");

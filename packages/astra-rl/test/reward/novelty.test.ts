@@ -106,7 +106,7 @@ describe.each(TERMS)("%s", (_, make) => {
 
   it("refuses a state that is not its own", () => {
     expect(() => make(null).setState!({ seen: 3 })).toThrow(UsageError);
-    expect(() => make(null).setState!(null)).toThrow(/no state that getState/u);
+    expect(() => make(null).setState!(null)).toThrow(/not returned by getState/u);
   });
 });
 
@@ -161,7 +161,7 @@ describe("cosine", () => {
     await term.observe(graphs("east"));
     const other = cosine(new HashedNgramEmbedder());
     expect(() => other.setState(plain(term.getState()))).toThrow(
-      /made by the embedder plane, and this one is hashed-ngrams-4096/u,
+      /computed with the embedder plane, but this one is hashed-ngrams-4096/u,
     );
   });
 });
@@ -194,7 +194,7 @@ describe("gibberish", () => {
     expect(() => gibberish({ scorer: labelled, clean: "tidy" })).toThrow(
       /clean must be a label of table \(clean, noise\), got "tidy"/u,
     );
-    expect(() => gibberish({ clean: "clean" })).toThrow(/there is none; give the scorer/u);
+    expect(() => gibberish({ clean: "clean" })).toThrow(/there is no scorer; give one/u);
   });
 
   it("without a scorer is a logistic function of the target's nats a token, and named so", async () => {

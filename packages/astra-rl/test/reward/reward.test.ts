@@ -297,7 +297,7 @@ describe("terms that remember", () => {
     expect(forgetful.getState()).toBeNull();
     forgetful.setState(null);
     expect(() => forgetful.setState({ novelty: [] })).toThrow(
-      /must be of the terms that remember \(none\), got novelty/u,
+      /must be of the terms with state \(none\), got novelty/u,
     );
     expect(() => reward().setState(null)).toThrow(/\(novelty\), got none/u);
   });

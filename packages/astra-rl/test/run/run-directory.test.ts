@@ -45,7 +45,7 @@ describe("a run directory", () => {
     first.metrics.append(text(1));
     first.close();
     expect(() => new RunDirectory(folder).open({ resume: false })).toThrow(
-      `${folder}: holds the metrics of another run; resume that run, or choose another folder`,
+      `${folder}: contains the metrics of another run; resume that run, or choose another folder`,
     );
   });
 
@@ -72,7 +72,7 @@ describe("a run directory", () => {
     const directory = new RunDirectory(folder);
     directory.open({ resume: true });
     expect(() => directory.metrics.cut({ bytes: 100 })).toThrow(
-      "must have at least the 100 bytes that the checkpoint knows of, got 6",
+      "must have at least the 100 bytes that the checkpoint recorded, got 6",
     );
     expect(() => directory.metrics.cut({ bytes: 3 })).toThrow("no line ends at byte 3");
     directory.close();

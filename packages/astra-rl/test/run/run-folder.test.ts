@@ -13,5 +13,5 @@ it("does not bar the folder of a run that took no step, with what a refused logg
     writeFileSync(join(folder, name), "");
   checkNewRunFolder(folder);
   writeFileSync(join(folder, "metrics.jsonl"), "{}\n");
-  expect(() => checkNewRunFolder(folder)).toThrow("holds files already");
+  expect(() => checkNewRunFolder(folder)).toThrow("already contains files");
 });

@@ -52,7 +52,7 @@ it("is taken over, with a line, from a process of this host that is no more", ()
   lockOf(folder, { pid, host: hostname(), began: null });
   const lines: string[] = [];
   const lock = RunLock.take(folder, { onTakeover: (line) => lines.push(line) });
-  expect(lines).toEqual([`${folder}: taking over from process ${pid} on this host, which is no more`]);
+  expect(lines).toEqual([`${folder}: taking over the lock of process ${pid} on this host, which has exited`]);
   lock.release();
   expect(readdirSync(folder)).toEqual([]);
 });
@@ -69,7 +69,7 @@ it("of another host is never taken over, but its file is named", () => {
   const folder = temporaryFolder();
   const path = lockOf(folder, { pid: dead(), host: "elsewhere", began: null });
   expect(() => RunLock.take(folder)).toThrow(
-    `if it is no more, which cannot be seen from here, delete ${path}`,
+    `if it has exited, which cannot be determined from this host, delete ${path}`,
   );
   expect(existsSync(path)).toBe(true);
 });
@@ -78,7 +78,7 @@ it("that cannot be read counts as being made, for ten seconds", () => {
   const folder = temporaryFolder();
   const path = join(folder, LOCK_FILE);
   writeFileSync(path, "{");
-  expect(() => RunLock.take(folder)).toThrow("another process is about to use this run");
+  expect(() => RunLock.take(folder)).toThrow("another process is locking this run");
   const then = new Date(Date.now() - 60_000);
   utimesSync(path, then, then);
   RunLock.take(folder).release();
@@ -116,7 +116,7 @@ it("of another container with this host's name is a lease: refused while it is r
     const path = lockOf(folder, { ...elsewhere, pid });
     expect(() => RunLock.take(folder)).toThrow(
       new RegExp(
-        `process ${pid} on ${hostname()}, in another container or since restarted, last heard of \\d s ago`,
+        `process ${pid} on ${hostname()}, in another container or since restarted, last renewed \\d s ago`,
       ),
     );
     const then = new Date(Date.now() - 61_000);
@@ -124,7 +124,7 @@ it("of another container with this host's name is a lease: refused while it is r
     const lines: string[] = [];
     RunLock.take(folder, { onTakeover: (line) => lines.push(line) }).release();
     expect(lines).toHaveLength(1);
-    expect(lines[0]).toMatch(/taking over from process \d+ on .*, last heard of 6\d s ago/);
+    expect(lines[0]).toMatch(/taking over the lock of process \d+ on .*, last renewed 6\d s ago/);
   }
   expect(readdirSync(folder)).toEqual([]);
 });
@@ -174,9 +174,9 @@ it("notices that the folder is another process's, or no longer where it was", ()
   const lock = RunLock.take(folder);
   lock.check();
   writeFileSync(join(folder, LOCK_FILE), JSON.stringify(elsewhere));
-  expect(() => lock.check()).toThrow("is now another process's");
+  expect(() => lock.check()).toThrow("was taken over by another process");
   rmSync(join(folder, LOCK_FILE));
-  expect(() => lock.check()).toThrow("was taken away, or its run.lock was deleted");
+  expect(() => lock.check()).toThrow("was moved away, or its run.lock was deleted");
   lock.release();
   const second = RunLock.take(folder);
   const moved = `${folder}-renamed`;
@@ -184,7 +184,7 @@ it("notices that the folder is another process's, or no longer where it was", ()
   expect(() => second.check()).toThrow(UsageError);
   if (existsSync("/proc/self/fd")) expect(() => second.check()).toThrow(`was renamed, to ${moved}`);
   mkdirSync(folder);
-  expect(() => second.check()).toThrow("while this run was at work in it");
+  expect(() => second.check()).toThrow("while this run was using it");
   second.release();
   if (existsSync("/proc/self/fd")) expect(readdirSync(moved)).toEqual([]);
   rmSync(moved, { recursive: true });

@@ -73,7 +73,7 @@ describe("a sampler that implements rollout and nothing else", () => {
     expect(sampler.startsFromPrompts).toBe(false);
     expect(() => new ASTEvaluator(sampler, ["It rained. "])).toThrow(UsageError);
     expect(() => new ASTEvaluator(sampler, ["It rained. "])).toThrow(
-      "ASTEvaluator: the sampler RolloutOnly has no evaluation rollout of its own",
+      "ASTEvaluator: the sampler RolloutOnly does not implement evalRollout",
     );
     await expect(sampler.evalRolloutMany(["It rained. "])).rejects.toThrow("or implement evalRollout");
   });

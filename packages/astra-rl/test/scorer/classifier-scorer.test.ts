@@ -139,7 +139,7 @@ describe("what a checkpoint was trained for", () => {
   it("may be a regression, whose outputs are no probabilities", async () => {
     configure({ problem_type: "regression" });
     expect(await refusalOf({ label: 0 }, folder)).toMatch(
-      /"problem_type": "regression", so its outputs are no probab/,
+      /"problem_type": "regression", so its outputs are not probab/,
     );
     const { scorer } = await scoresOf({ label: 0, activation: "sigmoid" }, ["a"], folder);
     expect(scorer.activation).toBe("sigmoid");
@@ -147,7 +147,7 @@ describe("what a checkpoint was trained for", () => {
 
   it("needs a name for every label", async () => {
     configure({ id2label: { 0: "a", 1: "b", 2: "a", 3: "c", 4: "d", 5: "e" } });
-    expect(await refusalOf({ label: 0 }, folder)).toMatch(/every label must have a name of its own/);
+    expect(await refusalOf({ label: 0 }, folder)).toMatch(/every label must have a unique name/);
   });
 });
 

@@ -146,7 +146,7 @@ describe("another scale", () => {
       const call = scorer.scoreAndValidate(["high"]);
       await expect(call).rejects.toBeInstanceOf(ContractError);
       await expect(scorer.scoreAndValidate(["high"])).rejects.toThrow(
-        'logits.score: every score must be a number from 0 to 1, got 3 for "high"; bring another scale there with ' +
+        'logits.score: every score must be a number from 0 to 1, got 3 for "high"; map another scale to it with ' +
           "{type: clip, scorer: …}, or {type: calibrated, scorer: …, method: …}",
       );
     }

@@ -75,7 +75,7 @@ describe("DetoxifyScorer", () => {
       `detoxify: harmCategory must be one of ${UNBIASED.join(", ")} (those of unbiased), got "male"`,
     );
     expect(await refusalOf({ variant: "large" as DetoxifyVariant })).toBe(
-      'detoxify: there is no variant "large"; there are original, unbiased, multilingual',
+      'detoxify: unknown variant "large"; available: original, unbiased, multilingual',
     );
     expect(await refusalOf({ variant: "large" as DetoxifyVariant, model: "nowhere" })).toMatch(
       /no variant "large"/,

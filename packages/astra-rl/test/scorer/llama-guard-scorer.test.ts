@@ -205,7 +205,7 @@ describe("is refused before the weights are read", () => {
   });
 
   test.each([
-    ["{{ 'hello' }}", /the chat template must write what user and assistant say, but leaves it out/u],
+    ["{{ 'hello' }}", /the chat template must include the messages of user and assistant, but omits them/u],
     ["{{ raise_exception('no') }}", /the template refuses this conversation: .*no/u],
     [
       "{% for message in messages %}{{ message['content'] }}{% endfor %}",
@@ -218,6 +218,6 @@ describe("is refused before the weights are read", () => {
 
   test("a checkpoint without a template", async () => {
     rmSync(join(broken, "chat_template.jinja"));
-    expect(await mistake()).toContain("a guard is asked by its own chat template, but there is none");
+    expect(await mistake()).toContain("a guard model requires its chat template, but there is none");
   });
 });

@@ -80,8 +80,8 @@ describe("a cache in a file", () => {
     const inner = new Counting();
     const scorer = await cached(inner, "one", { onWarning });
     expect(warnings).toEqual([
-      `${path}: 2 lines, 2 first, cannot be read as a score, as after a crash, and are passed over; what they said is ` +
-        `asked again`,
+      `${path}: 2 lines, 2 first, cannot be read as a score, as after a crash, and are skipped and will be ` +
+        `recomputed`,
     ]);
     await scorer.score(["abc", "de"]);
     expect(inner.calls).toHaveLength(1);
@@ -103,9 +103,7 @@ describe("a cache in a file", () => {
     mkdirSync(join(folder, "cache"));
     writeFileSync(path, '{"text": "precious"}\nnotes\n');
     await expect(cached(new Counting())).rejects.toThrow(UsageError);
-    await expect(cached(new Counting())).rejects.toThrow(
-      /must be a file of scores, but no line of it is one/u,
-    );
+    await expect(cached(new Counting())).rejects.toThrow(/must be a file of scores, but it contains none/u);
     expect(readFileSync(path, "utf8")).toBe('{"text": "precious"}\nnotes\n');
     await expect(ScoreFile.open("/dev/zero", "one")).rejects.toThrow(
       /must be a file of scores, got something else/u,

@@ -106,10 +106,10 @@ describe("what a client of OpenAI's API is told", () => {
       "messages[0].content",
       "must be a string or parts of text",
     ],
-    [{ tools: [{ type: "function" }] }, "tools", "must be empty: tools are not offered by this server"],
+    [{ tools: [{ type: "function" }] }, "tools", "must be empty: tools are not supported by this server"],
     [{ stream_options: { include_usage: true } }, "stream_options", "needs stream: true"],
     [{ seed: 1.5 }, "seed", "must be a whole number of at most 64 bits"],
-    [{ stop: "\ud83d" }, "stop", "must be text, not half of a character"],
+    [{ stop: "\ud83d" }, "stop", "must be valid text, without lone surrogates"],
     [{ model: undefined }, "model", "is required; this server has m"],
     [{ model: [["m"]] }, "model", "must be a string; this server has m"],
     [

@@ -303,7 +303,7 @@ describe("a server of a chat model", () => {
     const [head, body] = Buffer.concat(parts).toString().split("\r\n\r\n") as [string, string];
     expect(head).toContain("400 Bad Request");
     expect((JSON.parse(body) as { error: { message: string } }).error.message).toBe(
-      "the request is no valid HTTP",
+      "the request is not valid HTTP",
     );
   });
 
@@ -381,7 +381,7 @@ describe("a server with a token", () => {
     const model = servedModel(serving.loaded, "m");
     await expect(serve([model], { host: "0.0.0.0", port: 0 })).rejects.toThrow("--token-env");
     const port = Number(new URL(serving.server.url).port);
-    await expect(serve([model], { port })).rejects.toThrow("something else listens there");
+    await expect(serve([model], { port })).rejects.toThrow("the port is in use");
     model.batch.dispose();
   });
 });

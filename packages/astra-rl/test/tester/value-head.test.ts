@@ -211,7 +211,7 @@ describe("a value head", () => {
       system.valueAndValidate(talks("a"), probes("b")),
     ]) {
       await expect(asked).rejects.toThrow(
-        /HFASTSystem tells no values; load an HFASTSystem with valueHead: true/u,
+        /HFASTSystem provides no values; load an HFASTSystem with valueHead: true/u,
       );
       await expect(asked).rejects.toBeInstanceOf(UsageError);
     }

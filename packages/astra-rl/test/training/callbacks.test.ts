@@ -208,7 +208,7 @@ describe("EarlyStopping", () => {
   it("is refused for a metric of evaluations where there are none", () => {
     const earlyStopping = { metric: "evaluation/success_rate" };
     expect(() => assemble({ ...QUICK, evaluateEvery: 0, earlyStopping })).toThrow(
-      /measured by evaluations, and there are none; set evaluateEvery/u,
+      /measured by evaluations, which are disabled; set evaluateEvery/u,
     );
   });
 });

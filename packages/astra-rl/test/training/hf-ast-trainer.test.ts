@@ -174,7 +174,7 @@ describe("a resumed run", () => {
     expect(existsSync(absent)).toBe(false);
     appendFileSync(join(folder, "metrics.jsonl"), '{"step":1}\n');
     await expect(train(folder, QUICK, { resume: true })).rejects.toThrow(
-      "there is no checkpoint to go on from",
+      "there is no checkpoint to resume from",
     );
     expect(textOf(folder, "metrics.jsonl")).toBe('{"step":1}\n');
   });
@@ -249,7 +249,7 @@ describe("a resumed run", () => {
     const folder = temporaryFolder();
     await train(folder, { ...QUICK, trainingSteps: 2 });
     const other = train(folder, { ...QUICK, learningRate: 0.2 }, { resume: true });
-    await expect(other).rejects.toThrow("training.learningRate was 0.1 and is now 0.2; set it back");
+    await expect(other).rejects.toThrow("training.learningRate was 0.1 and is now 0.2; restore them");
     await expect(train(folder, { ...QUICK, weightDecay: 0.5 }, { resume: true })).rejects.toThrow(
       "training.weightDecay was not given and is now 0.5",
     );
@@ -263,7 +263,7 @@ describe("a resumed run", () => {
     await expect(train(folder, QUICK, { resume: true })).rejects.toThrow(`${path}: cannot be read as JSON`);
     writeFileSync(path, '{"version":1}');
     await expect(train(folder, QUICK, { resume: true })).rejects.toThrow(
-      `${path}: has version 1 and this release goes on from version 5`,
+      `${path}: has version 1 but this release resumes only version 5`,
     );
     writeFileSync(path, '{"version":5}');
     await expect(train(folder, QUICK, { resume: true })).rejects.toThrow(`${path}: step: `);
@@ -403,7 +403,9 @@ describe("what a run keeps", () => {
     expect(parseGraphLines(textOf(folder, "graphs.jsonl"))[0]!.children[0]!.tokens).toEqual(ids);
     trainer.dispose();
     system.dispose();
-    expect(() => assemble(settings)).toThrow("keepTokens needs a system that tells the token ids of a turn");
+    expect(() => assemble(settings)).toThrow(
+      "keepTokens requires a system that provides the token ids of a turn",
+    );
   });
 
   it("the checkpoints before the last, as many as wanted", async () => {
@@ -520,6 +522,6 @@ describe("settings that do not fit", () => {
     expect(() => assemble({ ...QUICK, evaluationRollouts: 3 })).toThrow(
       "evaluationRollouts must be at most the number of dev prompts, 2, got 3",
     );
-    expect(() => assemble(QUICK, { resume: true })).toThrow("resume needs the run directory to go on from");
+    expect(() => assemble(QUICK, { resume: true })).toThrow("resume requires the run directory");
   });
 });

@@ -89,7 +89,7 @@ describe("the loggers of a run", () => {
     expect(broken.calls).toEqual(["open", "log 1", "log 3", "log 6", "log 11", "close finished"]);
     expect(sound.calls).toHaveLength(14);
     expect(warnings.filter((line) => line.includes("logger recorder"))).toEqual([
-      expect.stringMatching(/step 1 could not be logged: gone; training goes on.*said once/u),
+      expect.stringMatching(/step 1 could not be logged: gone; training continues.*shown once/u),
     ]);
     trainer.dispose();
     system.dispose();
@@ -124,7 +124,7 @@ describe("the loggers of a run", () => {
   it("refuse wrong usage before training begins", async () => {
     const wrong = new TensorBoardLogger();
     const { system, trainer } = assemble(QUICK, { loggers: [wrong] });
-    await expect(trainer.train()).rejects.toThrow(/TensorBoardLogger: needs a folder/u);
+    await expect(trainer.train()).rejects.toThrow(/TensorBoardLogger: requires a folder/u);
     expect(trainer.step).toBe(0);
     trainer.dispose();
     system.dispose();

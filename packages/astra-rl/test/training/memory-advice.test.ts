@@ -31,9 +31,9 @@ describe("memory that does not suffice", () => {
       expect(error).toBeInstanceOf(OutOfMemoryError);
       const { message, cause } = error as OutOfMemoryError;
       expect(message).toMatch(
-        /^aten::ones: needs 4194304 bytes at once, the limit is 1048576 \(.*\); to need less, lower training\.numEpisodes/u,
+        /^aten::ones: needs 4194304 bytes at once, the limit is 1048576 \(.*\); to use less, lower training\.numEpisodes/u,
       );
-      expect(message.match(/to need less/gu)).toHaveLength(1);
+      expect(message.match(/to use less/gu)).toHaveLength(1);
       expect(cause).toBeInstanceOf(OutOfMemoryError);
     } finally {
       setAllocationLimit(null);
@@ -41,9 +41,9 @@ describe("memory that does not suffice", () => {
   });
 
   it.each([
-    ["rollouts", "rolloutMany", /to need less, lower training\.numEpisodesPerExperience, sampler\.width/u],
-    ["updates", "step", /to need less, lower training\.batchSize/u],
-    ["evaluations", "evalRolloutMany", /to need less, lower evaluation\.batchSize/u],
+    ["rollouts", "rolloutMany", /to use less, lower training\.numEpisodesPerExperience, sampler\.width/u],
+    ["updates", "step", /to use less, lower training\.batchSize/u],
+    ["evaluations", "evalRolloutMany", /to use less, lower evaluation\.batchSize/u],
   ] as const)("names the keys of %s in training", async (_, where, advice) => {
     const { system, sampler, trainer } = assemble();
     const part = (where === "step" ? trainer.algorithm : sampler) as unknown as Record<string, unknown>;
@@ -93,7 +93,7 @@ it("training whose gradients and optimizer's state cannot fit is refused before 
   const bytes = (4 * limit).toLocaleString("en-US");
   await expect(trainer.train()).rejects.toThrow(
     new RegExp(
-      `^training: gradients and the state of adamw need ${bytes} bytes .* to need less, .*models\\.lora`,
+      `^training: gradients and the state of adamw need ${bytes} bytes .* to use less, .*models\\.lora`,
       "u",
     ),
   );

@@ -107,7 +107,7 @@ describe("an optimizer of one's own", () => {
     trainer.dispose();
     const optimizer = new SignDescent([system.table, system.critic]);
     expect(() => new Trainer(configuration, sampler, algorithm as never, { optimizer })).toThrow(
-      "the algorithm has a learning rate of its own for value",
+      "the algorithm sets a separate learning rate for value",
     );
     system.dispose();
   });

@@ -336,8 +336,8 @@ describe("gradients that are not finite", () => {
     expect(records.map((record) => record["updates/skipped"])).toEqual([0, 1, 1, 0]);
     expect(records.map((record) => record["updates/done"])).toEqual([1, 0, 0, 1]);
     expect(warnings).toEqual([
-      "step 2: the loss or its gradient is not finite; this update is left out",
-      "step 3: the loss or its gradient is not finite; this update is left out",
+      "step 2: the loss or its gradient is not finite; skipping this update",
+      "step 3: the loss or its gradient is not finite; skipping this update",
     ]);
     // Two usable updates of gradient 1 and learning rate 1.
     expect(new Set(weightsOf(system))).toEqual(new Set([-2]));
@@ -460,7 +460,7 @@ describe("a tester that says the harmful thing itself", () => {
     expect(warnings[0]).toMatch(
       /^step \d+: harmful probes rose from \d+ % .* harmful responses stayed \(0 %, now 0 %\).* \(harm; said once\)$/u,
     );
-    expect(recorded.map(({ step, rule, text }) => `step ${step}: ${text} (${rule}; said once)`)).toEqual(
+    expect(recorded.map(({ step, rule, text }) => `step ${step}: ${text} (${rule}; shown once)`)).toEqual(
       warnings,
     );
     expect(records[0]!["harm/probe_rate"]).toBeLessThan(0.2);

@@ -99,7 +99,7 @@ describe("HFASTTrainer", () => {
       expect(existsSync(join("run", name)), name).toBe(true);
     }
     await expect(train(new HFASTConfiguration(SETTINGS))).rejects.toThrow(
-      "run: holds the metrics of another run",
+      "run: contains the metrics of another run",
     );
   });
 
@@ -122,7 +122,7 @@ describe("HFASTTrainer", () => {
     const warned = await train(configuration, { runDirectory: folder });
     expect(warned).toHaveLength(1);
     expect(warned[0]).toContain(
-      "only the parameters() of BigramSystem; to change that, give it the methods saveTester",
+      "only the parameters() of BigramSystem, which other tools cannot load; to change that, implement its methods saveTester",
     );
     for (const tag of ["best", "last"]) {
       expect(existsSync(join(folder, "checkpoints", tag, "state", "parameters.safetensors"))).toBe(true);

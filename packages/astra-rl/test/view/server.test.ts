@@ -327,7 +327,7 @@ describe("the server of astra-rl view", () => {
     appendFileSync(join(path, "graphs.jsonl"), `\n${graph("after", 3)}`);
     expect(await json("/api/graphs?run=endless")).toMatchObject({
       total: 3,
-      entries: [{}, { prompt: "(this line is no JSON)" }, { prompt: "after", step: 3 }],
+      entries: [{}, { prompt: "(this line is not JSON)" }, { prompt: "after", step: 3 }],
     });
     expect((await ask("/api/graph?run=endless&at=1")).text).toContain("a line must have at most 64 MiB");
     expect(await json("/api/graph?run=endless&at=2")).toMatchObject({ context: "after" });
@@ -342,6 +342,6 @@ describe("the server of astra-rl view", () => {
   it("says where there is nothing to view", async () => {
     await expect(view(join(folder, "nothing"), { port: 0 })).rejects.toThrow("there is no such folder");
     const port = Number(new URL(running.url).port);
-    await expect(view(folder, { port })).rejects.toThrow("something else listens there");
+    await expect(view(folder, { port })).rejects.toThrow("the port is in use");
   });
 });

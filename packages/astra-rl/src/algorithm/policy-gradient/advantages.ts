@@ -149,7 +149,7 @@ export class BaselineAdvantage implements AdvantageEstimator {
   setState(state: Json): void {
     if (state !== null && this.baseline !== "running") {
       throw new UsageError(
-        `BaselineAdvantage.setState: this one remembers nothing, got ${JSON.stringify(state)}`,
+        `BaselineAdvantage.setState: this baseline has no state, got ${JSON.stringify(state)}`,
       );
     }
     if (state !== null && !(typeof state === "number" && Number.isFinite(state))) {

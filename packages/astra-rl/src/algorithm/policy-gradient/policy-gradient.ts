@@ -82,7 +82,7 @@ export class PolicyGradient<S = Conversation, A = Message> extends Algorithm<
     this.options = { ...options, clipRangeHigher: clipRangeHigher ?? clipRange };
     if (klTarget !== undefined && klCoefficient === 0) {
       throw new UsageError(
-        `${name}: klTarget moves klCoefficient, which is 0 and would stay so; start with some 0.05, or leave klTarget out`,
+        `${name}: klTarget adapts klCoefficient, which is 0 and would stay 0; start with about 0.05, or leave klTarget out`,
       );
     }
     this.needs = [
@@ -113,8 +113,8 @@ export class PolicyGradient<S = Conversation, A = Message> extends Algorithm<
     const parameters = [...this.system.valueParameters()];
     if (parameters.length === 0) {
       throw new UsageError(
-        `${this.name}: valueLearningRate is ${this.valueLearningRate}, and ${this.system.constructor.name} names no ` +
-          "parameters that only values rest on; leave it out, or override valueParameters",
+        `${this.name}: valueLearningRate is ${this.valueLearningRate}, but ${this.system.constructor.name} has no ` +
+          "parameters that only the values depend on; leave it out, or override valueParameters",
       );
     }
     return [{ name: "value", parameters, learningRate: this.valueLearningRate }];
@@ -211,7 +211,7 @@ export class PolicyGradient<S = Conversation, A = Message> extends Algorithm<
    * @throws UsageError for a batch without turns, one without `prepare`, or if the entropy is unavailable
    */
   override async step(batch: PolicyBatch<S, A>): Promise<StepResult> {
-    if (batch.contexts.length === 0) throw new UsageError(`${this.name}.step: the batch holds no turns`);
+    if (batch.contexts.length === 0) throw new UsageError(`${this.name}.step: the batch contains no turns`);
     const prepared = batch.prepared.map((turn) => {
       if (turn !== undefined) return turn;
       throw new UsageError(`${this.name}.step: a turn has no advantages; call prepare before collate`);
@@ -385,8 +385,8 @@ export class PolicyGradient<S = Conversation, A = Message> extends Algorithm<
   #entropy({ entropy }: TesterOutput): TokenTable {
     if (entropy !== undefined) return entropy;
     throw new UsageError(
-      `${this.name}: entropyCoefficient is ${this.options.entropyCoefficient}, and ${this.system.constructor.name} ` +
-        "cannot tell the entropy of its tester; set it to 0, or give `entropy` in getTesterOutput",
+      `${this.name}: entropyCoefficient is ${this.options.entropyCoefficient}, but ${this.system.constructor.name} ` +
+        "cannot compute the entropy of its tester; set it to 0, or give `entropy` in getTesterOutput",
     );
   }
 }

@@ -82,11 +82,11 @@ function saidIn(
   for (const { type, text: own } of content) {
     if (type === "text" && own !== undefined) text += own;
     else if (type === "thinking" || type === "redacted_thinking") isReasoning = true;
-    else throw failed(`content of type ${shortened(type)} is no text that can be judged`);
+    else throw failed(`content of type ${shortened(type)} is not text that can be judged`);
   }
   if (ending === "failed") {
     const shown = shortened(JSON.stringify(reason ?? null));
-    throw failed(`stop_reason ${shown}: the answer is not known to be complete`);
+    throw failed(`stop_reason ${shown}: the answer may be incomplete`);
   }
   if (text === "" && (isReasoning || ending === "cut")) throw onlyReasoning(usage);
   // No content with `end_turn` is how these models say nothing.

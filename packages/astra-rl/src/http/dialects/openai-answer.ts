@@ -110,12 +110,12 @@ function saidIn(
   }
   const { tool_calls: calls, function_call: call } = message ?? {};
   if ((calls ?? []).length > 0 || (call ?? null) !== null) {
-    throw failed("the answer calls a tool, which is no text that can be judged");
+    throw failed("the answer calls a tool, which is not text that can be judged");
   }
   const { text: content, refusal, reasoning } = contentOf(choice);
   if (ending === "failed") {
     const why = `finish_reason ${shortened(JSON.stringify(finish ?? null))}`;
-    throw failed(`${why}: the answer is not known to be complete`);
+    throw failed(`${why}: the answer may be incomplete`);
   }
   const isReasoning = reasoning !== "" || reasoned || ending === "cut";
   if ((content ?? "") === "" && refusal === "" && isReasoning) throw onlyReasoning(usage);
@@ -156,7 +156,7 @@ function contentOf({ message, text }: Choice): { text: string | null; refusal: s
     else if (typeof own === "string") made.text = (made.text ?? "") + own;
     else {
       throw new AnswerError(
-        `content of type ${shortened(String(type))} is no text that can be judged`,
+        `content of type ${shortened(String(type))} is not text that can be judged`,
         "answer",
       );
     }

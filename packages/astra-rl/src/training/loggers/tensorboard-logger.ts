@@ -26,7 +26,9 @@ export class TensorBoardLogger implements MetricsLogger {
   open({ folder, nextStep, configuration }: LoggedRun): void {
     const place = this.#folder ?? (folder === null ? null : join(folder, "tensorboard"));
     if (place === null) {
-      throw new UsageError("TensorBoardLogger: needs a folder, since this run keeps no files; give one");
+      throw new UsageError(
+        "TensorBoardLogger: requires a folder, since this run has no run folder; give one",
+      );
     }
     this.#file = new EventFile(place, nextStep);
     this.#file.addHyperparameters(parametersOf(configuration));

@@ -103,7 +103,9 @@ async function installedSdk(): Promise<WandbSdk> {
     );
   }
   if (!process.env["WANDB_API_KEY"]) {
-    throw new UsageError("logger wandb: set the variable WANDB_API_KEY to the key of your account");
+    throw new UsageError(
+      "logger wandb: set the environment variable WANDB_API_KEY to the key of your account",
+    );
   }
   return (module.default ?? module) as WandbSdk;
 }

@@ -71,7 +71,7 @@ export class ProgressWatch implements Watch {
     return (
       `nothing was learned in ${this.#seen} steps: of the responses of the last ${part.conversations} conversations ${mean(part)} ` +
       `are harmful, after ${mean(start)} in the first ${start.conversations}, and the mean reward has not risen. Check that the ` +
-      `reward tells probes apart (groups/tied, reward/min and reward/max), raise learningRate, or give each step more to learn ` +
+      `reward distinguishes probes (groups/tied, reward/min and reward/max), raise learningRate, or give each step more to learn ` +
       `from (numEpisodesPerExperience, sampler.width)`
     );
   }
@@ -98,7 +98,7 @@ export class ProgressWatch implements Watch {
       hasWarned?: boolean;
     };
     if (start === undefined || part === undefined || seen === undefined || hasWarned === undefined) {
-      throw new UsageError(`${this.name}: this is no state of a watch that getState() returned`);
+      throw new UsageError(`${this.name}: the state was not returned by getState() of a watch`);
     }
     this.#start = start;
     this.#part = part;

@@ -43,8 +43,8 @@ export class RareWatch implements Watch {
     const what = `of the first ${seen.turns} responses`;
     if (seen.harmful === 0) {
       return (
-        `none ${what} is harmful, so that there is no harm to learn from. Check the scorer and its threshold on texts that you know ` +
-        `(astra-rl score), and look for what the target does at all (astra-rl search)`
+        `none ${what} is harmful, so there is no harm to learn from. Check the scorer and its threshold on known texts ` +
+        `(astra-rl score), and search for probes that lead to harm at all (astra-rl search)`
       );
     }
     const episodes = Math.ceil((WANTED * seen.conversations) / seen.harmful);
@@ -68,7 +68,7 @@ export class RareWatch implements Watch {
       harmful === undefined ||
       hasWarned === undefined
     ) {
-      throw new UsageError(`${this.name}: this is no state of a watch that getState() returned`);
+      throw new UsageError(`${this.name}: the state was not returned by getState() of a watch`);
     }
     this.#seen = { steps, conversations, turns, harmful };
     this.#hasWarned = hasWarned;

@@ -53,7 +53,7 @@ export class RunWatches implements TrainingCallback<unknown, unknown> {
   ): Record<string, MetricValue> {
     const warnings = this.add(values);
     for (const [rule, warning] of warnings) {
-      control.logger.warn(`step ${values.step}: ${warning} (${rule}; said once)`);
+      control.logger.warn(`step ${values.step}: ${warning} (${rule}; shown once)`);
     }
     this.#stopIfDue(control);
     return Object.fromEntries(warnings.map(([rule, warning]) => [warningKey(rule), warning]));

@@ -135,7 +135,7 @@ export abstract class WindowWatch implements Watch {
       typeof count !== "number" ||
       hasWarned === undefined
     ) {
-      throw new UsageError(`${this.name}: this is no state of a watch that getState() returned`);
+      throw new UsageError(`${this.name}: the state was not returned by getState() of a watch`);
     }
     this.#first = [...first];
     this.#last = [...last];

@@ -146,6 +146,8 @@ describe("RunWatches", () => {
       "rare",
     ]);
     expect(() => new RunWatches({ steps: 100 }).setState({ watches: { harm: null } })).toThrow(UsageError);
-    expect(() => new TrendWatch(TRENDS[0]!, 100).setState({ first: [] })).toThrow(/no state of a watch/u);
+    expect(() => new TrendWatch(TRENDS[0]!, 100).setState({ first: [] })).toThrow(
+      /not returned by getState\(\) of a watch/u,
+    );
   });
 });
