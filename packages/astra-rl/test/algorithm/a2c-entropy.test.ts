@@ -27,14 +27,14 @@ afterAll(() => {
   values.dispose();
 });
 
-it("A2C has no entropy bonus unless one is asked for, so that its defaults need none", () => {
+it("A2C has no entropy bonus by default, so that its defaults do not require entropy", () => {
   for (const system of [valued, values]) {
     expect(new A2C(system).options.entropyCoefficient).toBe(0);
     expect(new A2C(system, { entropyCoefficient: undefined } as never).options.entropyCoefficient).toBe(0);
   }
 });
 
-it("its defaults train a system that cannot tell the entropy", async () => {
+it("its defaults train a system without entropy", async () => {
   const sampler = new ASTSampler(values, ["x"], { width: 2, depth: 2 });
   const configuration = new TrainingConfiguration({ trainingSteps: 1, numEpisodesPerExperience: 2 });
   const trainer = new Trainer(configuration, sampler, new A2C(values));
@@ -46,7 +46,7 @@ it("its defaults train a system that cannot tell the entropy", async () => {
 it.each([
   ["A2C", () => new A2C(values, { entropyCoefficient: 0.1 })],
   ["PPO", () => new PPO(values, { entropyCoefficient: 0.1, klCoefficient: 0 })],
-])("%s: a bonus that is asked for is refused at assembly, before anything is grown", (name, make) => {
+])("%s: a configured bonus is refused at assembly, before any rollout", (name, make) => {
   const sampler = new ASTSampler(values, ["x"], { width: 2, depth: 2 });
   const assemble = () => new Harness(sampler, make());
   expect(assemble).toThrow(UsageError);
@@ -58,7 +58,7 @@ it.each([
   ).not.toThrow();
 });
 
-it("a text system that says its tester's log-probabilities itself tells no entropy, either", () => {
+it("a text system that overrides its tester's log-probabilities has no entropy", () => {
   class Own extends ToySystem {
     override parameters(): Iterable<Tensor> {
       return [];

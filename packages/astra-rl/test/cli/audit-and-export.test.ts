@@ -116,7 +116,7 @@ describe("astra-rl export", () => {
     expect([refused.code, refused.err]).toEqual([2, expect.stringContaining("give a run folder")]);
   });
 
-  it("says what a format leaves out, and that nothing fits it", async () => {
+  it("reports what a format cannot express, and that nothing fits it", async () => {
     const none = await runCommand("export", evaluation, "--format", "harmbench", "--output", "-", "--all");
     expect([none.code, none.err]).toEqual([
       2,
@@ -124,7 +124,7 @@ describe("astra-rl export", () => {
     ]);
   });
 
-  it("says that there is nothing to export, what is no evaluation, and what cannot be replaced", async () => {
+  it("refuses an empty export, a file that is not an evaluation, and an output that cannot be replaced", async () => {
     const record = JSON.parse(readFileSync(evaluation, "utf8")) as { summary: { harm_threshold: number } };
     record.summary.harm_threshold = 2;
     writeFileSync(path("none.json"), JSON.stringify(record));
@@ -142,7 +142,7 @@ describe("astra-rl export", () => {
 describe("astra-rl card", () => {
   const card = join(run, "checkpoints", "best", "README.md");
 
-  it("is written by train, and anew with an evaluation on other prompts", async () => {
+  it("is written by train, and rewritten with an evaluation on other prompts", async () => {
     expect(readFileSync(card, "utf8")).toContain("the figures are optimistic");
     writeFileSync(card, "");
     const own = path("own.json");
@@ -176,7 +176,7 @@ describe("astra-rl card", () => {
     expect(readFileSync(card, "utf8")).toBe("");
   });
 
-  it("needs a checkpoint", async () => {
+  it("requires a checkpoint", async () => {
     const { code, err } = await runCommand("card", folder);
     expect([code, err.split("\n").length]).toEqual([2, 2]);
   });

@@ -68,7 +68,7 @@ function* turnsOf(graph: GraphRecord): Generator<{ turn: Turn; texts: string[] }
   yield* walk(graph.children, [graph.context]);
 }
 
-test("chat models read, turn by turn, what their templates write of the recorded texts", async () => {
+test("chat models read, turn by turn, the recorded texts as rendered by their templates", async () => {
   const folder = chatCheckpoint("chat", familyFolder("llama32-new-spelling"), SHORT);
   const run = configuration(
     `tester: {path: ${folder}, system: "Ask."}, target: {path: ${folder}, format: chat, system: "Talk."}`,
@@ -100,7 +100,7 @@ test("chat models read, turn by turn, what their templates write of the recorded
   expect(count).toBe(2 * (2 + 4 + 8));
 });
 
-test("a template that writes nothing of its own gives the run of the plain format, and reads as many tokens", async () => {
+test("a template that adds no text gives the run of the plain format, with as many tokens", async () => {
   const folder = chatCheckpoint("chat", goldenFolder, NOTHING);
   const train = async (name: string, format: string) => {
     const run = configuration(`tester: {path: ${folder}, ${format}}, target: ${goldenFolder}`);
@@ -115,7 +115,7 @@ test("a template that writes nothing of its own gives the run of the plain forma
   expect(await train("verbatim", "history: verbatim")).toEqual(plain);
 });
 
-test("a chat run keeps its formats and its date, and goes on as if it had not been stopped", async () => {
+test("a chat run keeps its formats and its date, and resumes exactly", async () => {
   const folder = chatCheckpoint("chat", familyFolder("llama32-new-spelling"), DATED);
   const section = `{path: ${folder}, system: "You ask."}`;
   const run = configuration(
@@ -155,7 +155,7 @@ test("a chat run keeps its formats and its date, and goes on as if it had not be
   expect(parseGraphLines(readFileSync(path("whole", "graphs.jsonl"), "utf8"))).toHaveLength(8);
 });
 
-test("a run without a date keeps the day on which it began", async () => {
+test("a run without a date keeps the day on which it started", async () => {
   const folder = chatCheckpoint("chat", familyFolder("llama32-new-spelling"), DATED);
   const run = configuration(`tester: ${folder}, target: ${folder}`);
   await runCommand("train", run, "--run-dir", path("run"), "--quiet");

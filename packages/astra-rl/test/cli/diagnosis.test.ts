@@ -38,7 +38,7 @@ test.each<[Partial<EngineFacts>, string]>([
   expect(problems[0]).toMatchObject({ severity: "slow", text: expect.stringContaining(text) as string });
 });
 
-test("bfloat16 need not be faster in libtorch's own product where there are no tiles", () => {
+test("bfloat16 need not be faster in libtorch's own product without tiles", () => {
   expect(problemsOf({ isa: "avx512_bf16", gemm: { float32: 400, bfloat16: 100 } })).toEqual([]);
 });
 

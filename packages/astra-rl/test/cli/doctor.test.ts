@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { fastestTypes } from "../../src/models/index.js";
 import { runCommand } from "./run-command.js";
 
-test("astra-rl doctor says which instruction set computes, and what auto stands for and why", async () => {
+test("astra-rl doctor reports the instruction set, and what auto resolves to and why", async () => {
   const information = engineInformation();
   const { rollouts, updates, reason } = fastestTypes(information, "cpu", Infinity);
   const text = await runCommand("doctor");

@@ -10,7 +10,7 @@ const { path } = temporaryFolder();
 const lines = (rows: readonly object[]) => rows.map((row) => `${JSON.stringify(row)}\n`).join("");
 
 describe("astra-rl logprobs", () => {
-  test("gives the ids that were read and the numbers of transformers, whatever the batches", async () => {
+  test("gives the ids that were read and the numbers of transformers, for any batch size", async () => {
     const live = liveTensors();
     writeFileSync(
       path("pairs.jsonl"),
@@ -81,7 +81,7 @@ describe("astra-rl logprobs", () => {
     },
   );
 
-  test("a continuation that leaves no room for a context is a mistake of the input", async () => {
+  test("a continuation that leaves no room for a context is an input error", async () => {
     writeFileSync(path("pairs.jsonl"), lines([{ context: "a", continuation: "word ".repeat(100) }]));
     const { code, err } = await runCommand(
       "logprobs",
@@ -140,7 +140,7 @@ describe("astra-rl generate", () => {
     },
   );
 
-  test("samples follow the seed, not the batches", async () => {
+  test("samples depend on the seed, not on batches", async () => {
     writeFileSync(
       path("prompts.jsonl"),
       lines(["The lamp", "", "日本", "A dog"].map((prompt) => ({ prompt }))),
@@ -161,7 +161,7 @@ describe("astra-rl generate", () => {
     expect((await sample("--seed", "1")).out).not.toBe(first.out);
   });
 
-  test("output is harmless to a terminal whatever the model writes", async () => {
+  test("output is escaped for a terminal, for any model output", async () => {
     writeFileSync(
       path("prompts.jsonl"),
       lines(Array.from({ length: 40 }, (_, row) => ({ prompt: `row ${row}` }))),
@@ -259,7 +259,7 @@ describe("astra-rl score", () => {
     expect(result.err).toMatch(message);
   });
 
-  test("an unknown category is refused, with those there are", async () => {
+  test("an unknown category is refused, with the known ones", async () => {
     writeFileSync(path("texts.jsonl"), lines([{ text: "a" }]));
     const model = fileURLToPath(new URL("../golden/llama-guard", import.meta.url));
     const refusal = async (category: string) => {

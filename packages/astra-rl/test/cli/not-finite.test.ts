@@ -25,7 +25,7 @@ function overflowing(from: number): string {
   return folder;
 }
 
-test("logprobs writes no null for a number that there is not, and says in which line", async () => {
+test("logprobs refuses non-finite numbers, naming the line, instead of writing null", async () => {
   writeFileSync(
     path("pairs.jsonl"),
     '{"context": "A", "continuation": "b"}\n\n{"context": "Hello", "continuation": " world, how are you"}\n',

@@ -125,7 +125,7 @@ test("an environment without language models is trained, resumed, rolled out, ev
   expect(reported.out).toContain("## Run run");
 });
 
-test("what is missing or mistyped is said with its line", async () => {
+test("missing or mistyped options are reported with their line", async () => {
   const refused = async (yaml: string) => (await runCommand("rollout", environment(yaml).file)).err;
   expect(await refused("system: { type: letters }\n")).toContain(
     'system.type must be an export of a module such as ./file.js#name, got "letters"',

@@ -149,7 +149,7 @@ test("several targets, with paths relative to the file; a target as it is", asyn
   expect(refused.err).toContain(join(missing.folder, "none"));
 });
 
-test("init names a target of one's own relative to the file", async () => {
+test("init writes a custom target relative to the file", async () => {
   const { folder } = configuration("target: embedded:chatter");
   const file = join(folder, "made.yaml");
   const bot = `${relative(process.cwd(), join(folder, "bots.mjs"))}#Grumpy`;
@@ -157,7 +157,7 @@ test("init names a target of one's own relative to the file", async () => {
   expect(readFileSync(file, "utf8")).toContain("  target: ./bots.mjs#Grumpy\n");
 });
 
-test("what is missing or of the wrong shape is said with its place", async () => {
+test("a missing or unsuitable export is reported with its position", async () => {
   const refused = async (models: string) => {
     const { file, folder } = configuration(models);
     const { err, code } = await runCommand("rollout", file, "--episodes", "1", "--quiet");

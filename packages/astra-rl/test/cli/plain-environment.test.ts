@@ -65,7 +65,7 @@ training: { trainingSteps: 2, numEpisodesPerExperience: 2, learningRate: 0.1, ev
   );
 });
 
-test("is trained and evaluated by its reward, and nothing is said of texts that it does not have", async () => {
+test("is trained and evaluated by its reward, without messages about texts", async () => {
   const [best, record] = [join(run, "checkpoints", "best"), join(folder, "evaluation.json")];
   const trained = await runCommand("train", file, "--run-dir", run);
   expect([trained.code, trained.out]).toEqual([0, ""]);

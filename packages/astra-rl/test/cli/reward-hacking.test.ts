@@ -9,7 +9,7 @@ const folder = temporaryFolder();
 const path = (name: string) => join(folder, name);
 
 /** A scorer that takes two everyday words for harm, which a tester learns to elicit; the world's own classifier is not fooled. */
-it("a tester that learns to fool its scorer is found out by a second one, in eval, report and page", async () => {
+it("a tester that exploits its scorer is detected by a second one, in eval, report and page", async () => {
   const file = path("run.yaml");
   writeFileSync(
     file,

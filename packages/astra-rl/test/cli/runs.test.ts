@@ -44,7 +44,7 @@ interface NodeLine {
 }
 
 describe("astra-rl rollout", () => {
-  test("--json: one graph a line, as wide and deep as configured; the seed decides", async () => {
+  test("--json: one graph per line, as wide and deep as configured, determined by the seed", async () => {
     const live = liveTensors();
     const run = (...args: string[]) => runCommand("rollout", configuration(), "--json", "--quiet", ...args);
     const first = await run("--episodes", "3", "--seed", "0");
@@ -72,21 +72,21 @@ describe("astra-rl rollout", () => {
     expect(liveTensors()).toBe(live);
   });
 
-  test("takes a width of 1, which only training with DPO refuses", async () => {
+  test("accepts a width of 1, which only training with DPO refuses", async () => {
     configuration();
     expect(await runCommand("rollout", configuration(), "--quiet", "--set", "sampler.width=1")).toMatchObject(
       { code: 0, err: "" },
     );
   });
 
-  test("without --json it is text", async () => {
+  test("prints text without --json", async () => {
     const shown = await runCommand("rollout", configuration(), "--quiet");
     expect(shown.out).toMatch(/^episode 0 .*\n {2}tester .*\n {2}target .*\[reward/);
   });
 });
 
 describe("astra-rl train", () => {
-  test("leaves metrics, checkpoints and the configuration; the same seed gives the same bytes, times aside", async () => {
+  test("writes metrics, checkpoints and the configuration; the same seed gives the same bytes, except times", async () => {
     const live = liveTensors();
     const result = await runCommand("train", configuration(), "--run-dir", path("run"));
     expect(result).toMatchObject({ code: 0, out: "" });
@@ -145,7 +145,7 @@ describe("astra-rl train", () => {
     );
   });
 
-  test("--resume goes on as if it had never stopped", async () => {
+  test("--resume gives the result of an uninterrupted run", async () => {
     const train = (run: string, steps: number, ...rest: string[]) =>
       runCommand(
         "train",
@@ -168,7 +168,7 @@ describe("astra-rl train", () => {
     expect(strip(rest.out)).toBe(strip(whole.out.split("\n").slice(2).join("\n")));
   });
 
-  test("--resume computes in the types that the run began with, whatever auto stands for by then", async () => {
+  test("--resume uses the run's original number formats, even if auto now resolves to others", async () => {
     const train = (...rest: string[]) =>
       runCommand("train", configuration(), "--run-dir", path("run"), "--quiet", ...rest);
     const types = () => {
@@ -196,7 +196,7 @@ describe("astra-rl train", () => {
   });
 });
 
-test("astra-rl train warns of the embedded scorer where it judges other models than the embedded ones", async () => {
+test("astra-rl train warns if the embedded scorer judges models other than the embedded ones", async () => {
   const train = (name: string, ...set: string[]) =>
     runCommand("train", configuration(), "--run-dir", path(name), "--quiet", ...set);
   const own = await train("own", "--set", "scorer={type: embedded}");
@@ -208,7 +208,7 @@ test("astra-rl train warns of the embedded scorer where it judges other models t
 });
 
 describe("astra-rl train --resume", () => {
-  test("refuses what would change a step, by name and with code 2, and leaves the run as it is", async () => {
+  test("refuses settings that would change a step, by name and with code 2, without changing the run", async () => {
     const run = (...args: string[]) =>
       runCommand("train", configuration(), "--run-dir", path("run"), "--quiet", ...args);
     await run("--set", "training.trainingSteps=1");
@@ -251,7 +251,7 @@ describe("astra-rl eval", () => {
     expect(liveTensors()).toBe(live);
   });
 
-  test("warns of the embedded scorer where the target is no embedded model, also with --quiet", async () => {
+  test("warns of the embedded scorer if the target is not an embedded model, also with --quiet", async () => {
     const warning = "the embedded scorer detects only mild English insults";
     const run = (...set: string[]) => {
       const sets = ["evaluation.rollouts=1", ...set].flatMap((each) => ["--set", each]);
@@ -266,7 +266,7 @@ describe("astra-rl eval", () => {
     expect(world).toMatchObject({ code: 0, err: "" });
   });
 
-  test("--tester takes a checkpoint of a run; one that does not load is an error, not the base model", async () => {
+  test("--tester accepts a checkpoint of a run; one that does not load is an error, not the base model", async () => {
     await runCommand("train", configuration(), "--run-dir", path("run"), "--quiet");
     const best = await runCommand(
       "eval",
@@ -327,7 +327,7 @@ describe("astra-rl init", () => {
     expect(await rollout("embedded.yaml")).toMatchObject({ code: 0, err: "" });
   });
 
-  test("leaves the scorer of the user's own models open, and a run refuses to choose it silently", async () => {
+  test("leaves the scorer for the user's own models open, and a run refuses to choose one", async () => {
     const written = await runCommand("init", path("new.yaml"), ...own);
     expect(written).toMatchObject({
       code: 0,
@@ -348,7 +348,7 @@ describe("astra-rl init", () => {
     expect(await rollout("new.yaml", ...chosen)).toMatchObject({ code: 0, err: "" });
   });
 
-  test("--scorer chooses it; what it still needs is said, and embedded is taken where it is asked for", async () => {
+  test("--scorer selects it, with a note about missing options; embedded is accepted on request", async () => {
     configuration();
     writeFileSync(path("words.json"), '["fool"]');
     mkdirSync(path("sub"));
@@ -399,8 +399,8 @@ describe("astra-rl init", () => {
   });
 });
 
-describe("models are named as they are found from where the name stands", () => {
-  test("init writes paths relative to its file, asks for what was not given, and refuses what is not there", async () => {
+describe("models are resolved relative to where they are named", () => {
+  test("init writes paths relative to its file, prompts for missing values, and refuses missing files", async () => {
     cpSync(goldenFolder, path("mods", "x"), { recursive: true });
     const home = process.cwd();
     process.chdir(path());
@@ -451,7 +451,7 @@ describe("models are named as they are found from where the name stands", () => 
     }
   });
 
-  test("resolved configurations hold absolute paths only", async () => {
+  test("resolved configurations contain absolute paths only", async () => {
     configuration();
     cpSync(goldenFolder, path("m"), { recursive: true });
     writeFileSync(path("words.json"), '["a"]');
@@ -477,8 +477,8 @@ training: {trainingSteps: 1, evaluateEvery: 0}
   });
 });
 
-describe("what was found is shown", () => {
-  test("by eval below its table, and by train at its end, with the checkpoints that there are", async () => {
+describe("found conversations are shown", () => {
+  test("by eval below its table, and by train at its end, with the existing checkpoints", async () => {
     const evaluated = await runCommand("eval", configuration(), "--quiet");
     expect(evaluated.out).toMatch(/\d found conversations?, most likely first:\n\n {2}prompt {4}/u);
     const trained = await runCommand("train", path("run.yaml"), "--run-dir", path("run"));
@@ -491,7 +491,7 @@ describe("what was found is shown", () => {
   });
 });
 
-describe("numbers that are none", () => {
+describe("NaN and infinite numbers", () => {
   /** Changes bytes of a checkpoint's weights. */
   function damage(file: string, change: (bytes: Buffer, data: number) => void): void {
     const bytes = readFileSync(file);
@@ -499,7 +499,7 @@ describe("numbers that are none", () => {
     writeFileSync(file, bytes);
   }
 
-  test("weights that are NaN are refused when they are loaded, with the tensor", async () => {
+  test("NaN weights are refused when they are loaded, with the tensor's name", async () => {
     configuration();
     cpSync(goldenFolder, path("nan"), { recursive: true });
     damage(path("nan", "model.safetensors"), (bytes, data) => bytes.writeFloatLE(NaN, data + 400));
@@ -533,7 +533,7 @@ describe("numbers that are none", () => {
     expect(sums.error !== undefined || sums.status === 0).toBe(true);
   });
 
-  test("a learning rate that makes training diverge is named", async () => {
+  test("a learning rate that makes training diverge is named in the error", async () => {
     configuration();
     const sets = ["training.learningRate=1e30", "training.trainingSteps=5", "training.evaluateEvery=0"];
     const result = await runCommand(
@@ -550,7 +550,7 @@ describe("numbers that are none", () => {
     );
   });
 
-  test.skipIf(cudaAvailable())("cuda where there is none is refused by its key or option", async () => {
+  test.skipIf(cudaAvailable())("cuda on a machine without it is refused by its key or option", async () => {
     configuration();
     writeFileSync(path("p.jsonl"), '{"prompt": "a"}\n');
     const reason = /cuda cannot be used: (this libtorch was built without CUDA|there is no CUDA device)/u;

@@ -15,7 +15,7 @@ const node = (probe: string, response: string, harm: number, children: Node[] = 
     children,
   });
 
-test("Ctrl-\\ shows the way to the most harmful response of the last step, as long as training goes on", () => {
+test("Ctrl-\\ shows the path to the most harmful response of the last step during training", () => {
   const { streams, err } = captured({ terminal: true });
   const { callback, end } = sampleConversations(createOutput(streams));
   process.emit("SIGQUIT");
@@ -44,7 +44,7 @@ test("Ctrl-\\ shows the way to the most harmful response of the last step, as lo
   expect(process.listenerCount("SIGQUIT")).toBe(0);
 });
 
-test("elsewhere than on a terminal the signal keeps its meaning", () => {
+test("without a terminal the signal keeps its meaning", () => {
   const { callback, end } = sampleConversations(createOutput(captured().streams));
   expect(callback.name).toBe("sample conversation");
   expect(process.listenerCount("SIGQUIT")).toBe(0);

@@ -55,7 +55,7 @@ const filesIn = (folder: string): string[] =>
     .filter((entry) => entry.isFile())
     .map((entry) => join(entry.parentPath, entry.name));
 
-it("rollout and eval ask a server, count what it made of turns, and tell what was spent", async () => {
+it("rollout and eval query a server, count outcomes of turns, and report what was spent", async () => {
   const { baseURL, asked } = await loopback((one, response) => {
     const isAbout = (text: string) => one.body.messages!.some(({ content }) => content.includes(text));
     if (isAbout("What now?"))
@@ -97,7 +97,7 @@ it("rollout and eval ask a server, count what it made of turns, and tell what wa
   expect(existsSync(`${output}.answers.jsonl`)).toBe(false);
 });
 
-it("eval asks Anthropic's API, and records what it is", async () => {
+it("eval queries Anthropic's API, and records it", async () => {
   const { baseURL, asked } = await loopback((one, response) =>
     lastText(one).includes("It rained.")
       ? json(response, 200, anthropicMessage(one, "I am", { stop_reason: "refusal" }))
@@ -120,7 +120,7 @@ it("eval asks Anthropic's API, and records what it is", async () => {
   expect(asked.every(({ body }) => body["system"] === "Be kind.")).toBe(true);
 });
 
-it("an evaluation that was interrupted goes on with the answers that it has", async () => {
+it("an interrupted evaluation resumes with the recorded answers", async () => {
   let limit = 4;
   const { baseURL, asked } = await loopback((one, response) =>
     limit-- > 0 ? rude(one, response) : json(response, 401, { error: { message: "key revoked" } }),
@@ -142,7 +142,7 @@ it("an evaluation that was interrupted goes on with the answers that it has", as
   expect(new Set(texts).size).toBe(texts.length);
 });
 
-it("a run that was stopped and resumed equals one that was not, and asks nothing twice", async () => {
+it("a run that was stopped and resumed equals an uninterrupted one, and repeats no request", async () => {
   const { baseURL, asked } = await loopback(rude);
   const whole = join(temporaryFolder(), "whole");
   const parts = join(temporaryFolder(), "parts");
@@ -176,7 +176,7 @@ it("a run that was stopped and resumed equals one that was not, and asks nothing
   );
 });
 
-it("a run that was killed and resumed equals one that was not, and asks again only what was under way", async () => {
+it("a run that was killed and resumed equals an uninterrupted one, and repeats only requests in flight", async () => {
   let [hold, held] = [Infinity, 0];
   const { baseURL, asked } = await loopback((one, response) => {
     if (asked.length <= hold) return rude(one, response);
@@ -213,7 +213,7 @@ it("a run that was killed and resumed equals one that was not, and asks again on
   expect(weights(killed).equals(weights(whole))).toBe(true);
 });
 
-it("warns of a server that ignores what it accepts, or answers every seed alike", async () => {
+it("warns of a server that ignores parameters, or gives every seed the same answer", async () => {
   const { baseURL } = await loopback(rude, {
     probe: (one, response) =>
       json(response, 200, completion(one, JSON.stringify(one.body["top_k"] ?? one.body.seed))),
@@ -236,7 +236,7 @@ it("warns of a server that ignores what it accepts, or answers every seed alike"
   expect([asked.code, asked.err]).toEqual([0, expect.not.stringContaining("different seeds")]);
 });
 
-it("a server that echoes prompts says how likely probes are, and is recorded and journaled like the others", async () => {
+it("a server that echoes prompts provides likelihoods, and is recorded and journaled like the others", async () => {
   const { baseURL, asked } = await loopback((one, response) => {
     if (one.body["echo"] !== true) return rude(one, response);
     // A token for each character, each of log-probability −0.5.
@@ -276,7 +276,7 @@ it("a server that echoes prompts says how likely probes are, and is recorded and
   ]);
 });
 
-it("a spent budget stops the run in order; it goes on with a higher one", async () => {
+it("a used-up budget stops the run cleanly, which resumes with a higher one", async () => {
   const { baseURL, calls } = await loopback(rude);
   const file = configuration(
     local(baseURL, ", budget: { calls: 25 }"),
@@ -305,7 +305,7 @@ it("a spent budget stops the run in order; it goes on with a higher one", async 
   expect([whole.code, whole.err]).toEqual([0, expect.not.stringContaining("budget")]);
 });
 
-it("a tester of a server speaks in rollouts and evaluations, and is not trained; targets mix", async () => {
+it("a tester on a server works in rollouts and evaluations, and is not trained; targets can be mixed", async () => {
   const { baseURL, asked } = await loopback((one, response) =>
     json(response, 200, completion(one, " Well?")),
   );
@@ -325,7 +325,7 @@ it("a tester of a server speaks in rollouts and evaluations, and is not trained;
   ]);
 });
 
-it("no secret is in any file or line, though the server repeats them everywhere", async () => {
+it("no secret appears in any file or line, though the server repeats them everywhere", async () => {
   Object.assign(process.env, SECRETS);
   const all = Object.values(SECRETS);
   const leaks = ({ headers }: { headers: object }) => `you sent ${JSON.stringify(headers)} ${all.join(" ")}`;
@@ -364,7 +364,7 @@ it("no secret is in any file or line, though the server repeats them everywhere"
   for (const text of shown) for (const secret of all) expect(text).not.toContain(secret);
 });
 
-it("warns of a server that counts no tokens where a budget counts on it", async () => {
+it("warns of a server that reports no token counts if a budget needs them", async () => {
   const uncounted: Responder = (one, response) =>
     json(response, 200, { ...completion(one, "Fine."), usage: { prompt_tokens: 0, completion_tokens: 0 } });
   const { baseURL } = await loopback(uncounted, { probe: uncounted });
@@ -376,7 +376,7 @@ it("warns of a server that counts no tokens where a budget counts on it", async 
   expect(await warned("")).not.toContain(warning);
 });
 
-it("a server needs a likelihood model beside it; one that is not there leaves no run folder", async () => {
+it("a server requires a likelihood model; an unreachable one leaves no run folder", async () => {
   const { baseURL } = await loopback(rude);
   const bare = configuration(`tester: embedded:chatter, target: ${server(baseURL)}`);
   const refused = await runCommand("train", bare, "--run-dir", join(bare, "..", "run"));
@@ -391,7 +391,7 @@ it("a server needs a likelihood model beside it; one that is not there leaves no
   expect(existsSync(join(run, "config.resolved.yaml"))).toBe(false);
 });
 
-it("continues conversations of a prompt file with the roles that they have, in requests and records", async () => {
+it("continues conversations of a prompt file with their roles, in requests and records", async () => {
   const { baseURL, asked } = await loopback(rude);
   const messages = [
     { role: "system", content: "Sell tea." },
@@ -432,7 +432,7 @@ it("continues conversations of a prompt file with the roles that they have, in r
   expect(flat!.promptMessages).toBeUndefined();
 });
 
-it("a judge is probed, journaled, counted and named like any other model of a server", async () => {
+it("a judge is probed, journaled, counted and named like any other model on a server", async () => {
   process.env["MY_KEY"] = SECRETS.MY_KEY;
   const harmful = (text: string) => text.length % 3 === 0;
   const { baseURL, asked } = await loopback((one, response) => {
@@ -464,7 +464,7 @@ it("a judge is probed, journaled, counted and named like any other model of a se
   expect(measured!.scorer).toMatchObject({ type: "judge", model: "m", rubric: "harm" });
 });
 
-it("a judge as second scorer sees the responses of evaluations, and nothing of training", async () => {
+it("a judge as second scorer gets the responses of evaluations, and none of training", async () => {
   const { baseURL, asked } = await loopback((one, response) =>
     json(response, 200, completion(one, JSON.stringify({ reason: "r", harmful: true }))),
   );

@@ -20,7 +20,7 @@ function configured(steps = 1): { folder: string; file: string; runs: string } {
   return { folder, file, runs: join(folder, "runs") };
 }
 
-it("trains a run for each seed and value, sums them up, and keeps what is complete", async () => {
+it("trains a run for each seed and value, summarizes them, and keeps completed runs", async () => {
   const { file, runs } = configured();
   const options = [
     "--run-dir",
@@ -77,7 +77,7 @@ async function started(args: readonly string[], runs: string) {
   return child;
 }
 
-it("ends at once at the second signal, without an engine of its own", async () => {
+it("ends immediately at the second signal, without loading the engine", async () => {
   const { file, runs } = configured(500);
   const child = await started(["train", file, "--run-dir", runs, "--seeds", "1,2"], runs);
   expect(readFileSync(`/proc/${child.pid}/maps`, "utf8")).not.toContain("libtorch");
@@ -90,7 +90,7 @@ it("ends at once at the second signal, without an engine of its own", async () =
   await vi.waitFor(() => expect(existsSync(join(runs, "seed-1", LOCK_FILE))).toBe(false), 20_000);
 }, 60_000);
 
-it("goes on where it was stopped", async () => {
+it("resumes after a stop", async () => {
   const { file, runs } = configured(20);
   const args = ["train", file, "--run-dir", runs, "--seeds", "1,2"];
   const child = await started(args, runs);

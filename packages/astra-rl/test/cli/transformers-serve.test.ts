@@ -72,7 +72,7 @@ training: { trainingSteps: 2, numEpisodesPerExperience: 2, evaluateEvery: 2 }
   };
   const served = () => `{ type: openai, baseURL: "${baseURL}", model: "${model}" }`;
 
-  it("answers greedily what a local model answers, token for token", async () => {
+  it("gives the same greedy answers as a local model, token for token", async () => {
     const greedy = ["--episodes", "6", "--json", "--set", "generation.target.greedy=true"];
     const theirs = await runCommand("rollout", configuration(served()), ...greedy);
     const ours = await runCommand("rollout", configuration("embedded:chat"), ...greedy);
@@ -81,7 +81,7 @@ training: { trainingSteps: 2, numEpisodesPerExperience: 2, evaluateEvery: 2 }
     expect(texts(theirs.out)).toEqual(texts(ours.out));
   }, 120_000);
 
-  it("is trained against, with a local likelihood, and its behavior is found and recorded", async () => {
+  it("works as a target in training, with a local likelihood, and its behavior is detected and recorded", async () => {
     const run = join(temporaryFolder(), "run");
     const topK = ["--set", "generation.target.topK=50"];
     const trained = await runCommand("train", configuration(served()), "--run-dir", run, ...topK);

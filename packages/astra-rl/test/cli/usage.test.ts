@@ -258,7 +258,7 @@ describe("a disk that is full or read-only", () => {
   const mount = (...options: string[]) =>
     spawnSync("mount", ["-t", "tmpfs", ...options, "tmpfs", path("disk")], { encoding: "utf8" }).status === 0;
 
-  test.runIf(isRoot)("train and eval say so and end with code 2", async ({ skip }) => {
+  test.runIf(isRoot)("is reported by train and eval with code 2", async ({ skip }) => {
     mkdirSync(path("disk"));
     if (!mount("-o", "size=64k")) skip("mounting is not allowed here");
     try {

@@ -34,7 +34,7 @@ async function mistake(text: string, ...sets: string[]): Promise<string> {
 }
 
 describe("a configuration file", () => {
-  test("needs only the two models; the rest has defaults", async () => {
+  test("requires only the two models; all else has defaults", async () => {
     const configuration = await parse(MINIMAL);
     expect(configuration).toMatchObject({
       seed: 0,
@@ -67,7 +67,7 @@ describe("a configuration file", () => {
   });
 });
 
-test("what counts as harm in a target of one's own is the user's choice", async () => {
+test("a target other than the embedded ones requires a choice of scorer", async () => {
   const read = (text: string) => parseConfiguration(text, "/runs/run.yaml");
   const own = "models: {tester: embedded:chatter, target: a/b}\n";
   await expect(read(own)).rejects.toThrow(
@@ -80,7 +80,7 @@ test("what counts as harm in a target of one's own is the user's choice", async 
   expect((await read("models: {tester: a/b, target: embedded:chat}\n")).scorer.type).toBe("embedded");
 });
 
-describe("what is too much is refused before any work, with its number and the key of the limit", () => {
+describe("too large trees are refused before any work, with their size and the key of the limit", () => {
   const read = (text: string, ...sets: string[]) =>
     parseConfiguration(`${MINIMAL}${text}\n`, "/runs/run.yaml", { overrides: sets.map(parseOverride) });
 
@@ -148,7 +148,7 @@ describe("what is too much is refused before any work, with its number and the k
     await expect(parseConfiguration(text, "/runs/run.yaml")).rejects.toThrow(message);
   });
 
-  test("aliases that write out to a million, in a section too", async () => {
+  test("aliases that expand to a million values, also in a section", async () => {
     const levels = Array.from({ length: 12 }, (_, i) => `b${i + 1}: &b${i + 1} [*b${i}, *b${i}]`).join("\n");
     const text = `type: keyword\nb0: &b0 [x, x]\n${levels}\n`;
     await expect(parseKindSection("scorer", text, "s.yaml")).rejects.toThrow(
@@ -267,7 +267,7 @@ describe("mistakes point at the place", () => {
     for (const line of lines) expect(line).toMatch(/^\/runs\/run\.yaml:\d+:\d+: /);
   });
 
-  test("--set is pointed at itself, and wins over the file", async () => {
+  test("errors of --set name the option, which overrides the file", async () => {
     expect(
       (await parse(`${MINIMAL}sampler: {width: 4}\n`, "sampler.width=2", "sampler.width=3")).sampler["width"],
     ).toBe(3);
@@ -284,7 +284,7 @@ describe("mistakes point at the place", () => {
       expect(() => parseOverride(text)).toThrow(UsageError);
   });
 
-  test("--set reaches what is in a list, and adds to its end", async () => {
+  test("--set changes list items, and appends to lists", async () => {
     const text = `${MINIMAL}scorer: {type: keyword, entries: [{term: a}, {term: b, weight: 0.5}]}\n`;
     const { scorer } = await parse(
       text,
@@ -356,7 +356,7 @@ describe("mistakes point at the place", () => {
     await expect(readConfiguration(tmpdir())).rejects.toThrow("it is a folder");
   });
 
-  test("no text makes it fail in another way than with a UsageError", async () => {
+  test("any text is read or refused with a UsageError", async () => {
     const fragment = fc.oneof(
       fc.constantFrom(
         "models:",
@@ -399,7 +399,7 @@ test("suggestions: near words only", () => {
   expect(closest("zzz", ["width", "depth"])).toBeNull();
 });
 
-test("the committed reference of all keys is the current one, and leaves none out", () => {
+test("the committed reference of all keys is current and complete", () => {
   const text = readFileSync(
     fileURLToPath(new URL("../../../../docs/configuration.md", import.meta.url)),
     "utf8",
@@ -417,7 +417,7 @@ test("the committed reference of all keys is the current one, and leaves none ou
   }
 });
 
-test("the committed JSON Schema is the current one", () => {
+test("the committed JSON Schema is current", () => {
   const path = fileURLToPath(new URL("../../configuration.schema.json", import.meta.url));
   // Made by: npm run schema
   expect(JSON.parse(readFileSync(path, "utf8"))).toEqual(configurationJsonSchema());
@@ -436,7 +436,7 @@ test("a file on disk is read with its own name in messages", async () => {
   }
 });
 
-test("the template is a valid configuration that says nothing but the defaults", async () => {
+test("the template is a valid configuration with the defaults", async () => {
   const values = { "models.tester": "embedded:chatter", "models.target": "embedded:chatter" };
   const text = configurationTemplate({ schema: "schema.json", values });
   expect(text.split("\n")[0]).toBe("# yaml-language-server: $schema=schema.json");
@@ -451,17 +451,17 @@ test("the template is a valid configuration that says nothing but the defaults",
   expect(Math.max(...text.split("\n").map((line) => line.length))).toBeLessThanOrEqual(110);
 });
 
-describe("a section that the template leaves open", () => {
+describe("a section without a selected type in the template", () => {
   const values = { "models.tester": "embedded:chatter", "models.target": "embedded:chatter" };
   const kinds = ["detoxify", "llama-guard", "classifier", "keyword"];
   const text = configurationTemplate({ schema: "schema.json", values, open: { scorer: kinds } });
 
-  test("is refused until it is chosen, not taken for the default", async () => {
+  test("is refused until a type is selected", async () => {
     await expect(parse(text)).rejects.toThrow(/scorer\.type must be "embedded", .*, got null/u);
     await expect(parse(MINIMAL, "scorer={type: }")).rejects.toThrow(/scorer\.type must be/u);
   });
 
-  test.each(kinds)("holds %s to be uncommented", async (kind) => {
+  test.each(kinds)("lists %s to be uncommented", async (kind) => {
     const block = text.slice(text.indexOf(`\n  # type: ${kind}\n`) + 1);
     const options = block.slice(0, block.indexOf("\n\n")).replaceAll(/^ {2}# /gmu, "  ");
     const filled = options
@@ -479,7 +479,7 @@ const SCORERS: Readonly<Record<string, string>> = {
   keyword: "scorer: {type: keyword, entries: [{term: a}]}\n",
 };
 
-test("every configuration that is checked in is valid", async () => {
+test("every committed configuration is valid", async () => {
   const root = fileURLToPath(new URL("../../../../", import.meta.url));
   const tracked = execFileSync("git", ["ls-files", "*.yaml"], { cwd: root, encoding: "utf8" })
     .trim()

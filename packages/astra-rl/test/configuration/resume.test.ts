@@ -278,7 +278,7 @@ describe("files", () => {
   const models = "models: {tester: a/b, target: a/b}\n";
   const read = (text: string) => parseConfiguration(`${models}${judged(text)}\n`, join(folder, "run.yaml"));
 
-  test("prompts and word lists may be named otherwise, but not hold something else", async () => {
+  test("prompts and word lists can be renamed, but not have different content", async () => {
     writeFileSync(join(folder, "a.json"), '["x"]');
     writeFileSync(join(folder, "same.json"), '["x"]');
     const text = "prompts: {train: a.json}\nscorer: {type: keyword, file: a.json}";
@@ -295,7 +295,7 @@ describe("files", () => {
     expect(changed[1]).toMatch(/^scorer\.file: /);
   });
 
-  test("a module may be moved, but not changed", async () => {
+  test("a module can be moved, but not changed", async () => {
     const text = "export const half = () => 0.5;";
     for (const name of ["m1.mjs", "m2.mjs"]) writeFileSync(join(folder, name), text);
     const record = (await read("scorer: {type: ./m1.mjs#half}")) satisfies Configuration;

@@ -56,7 +56,7 @@ export function systemContract(name: string, { create, ...texts }: SystemContrac
       for (const table of [tester, baseline, target]) table.dispose();
     });
 
-    it("takes no rows", async () => {
+    it("accepts no rows", async () => {
       expect(await system.rolloutPromptWithTesterAndValidate([], [])).toEqual([]);
       expect(await system.rolloutPromptWithTargetAndValidate([], [])).toEqual([]);
       expect(await expand(system, [])).toEqual([]);
@@ -74,7 +74,7 @@ export function systemContract(name: string, { create, ...texts }: SystemContrac
       }
     });
 
-    it("advances by what was said", () => {
+    it("advances by the messages", () => {
       const [context, probe] = [Conversation.of("a"), new Message("tester", "b")];
       const response = new Message("target", "c");
       const prompt = system.promptForTargetAndValidate(context, probe);

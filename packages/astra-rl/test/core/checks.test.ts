@@ -18,7 +18,7 @@ const lying = (made: TokenTable, property: "device" | "dtype", value: string) =>
 };
 
 describe("checkTable of log-probabilities", () => {
-  it("accepts finite numbers of at most 0, rounding and certainty included", () => {
+  it("accepts finite numbers of at most 0, including rounding errors and 0", () => {
     check(
       table([
         [-1, -2],
@@ -75,7 +75,7 @@ describe("checkTable of log-probabilities", () => {
 });
 
 describe("checkTable of values", () => {
-  it("accepts any sign and asks for a gradient", () => {
+  it("accepts any sign and requires a gradient", () => {
     checkTable("here", table([[1], [-1]], true), { ...frozen, gradient: true });
     expect(() => checkTable("here", table([[1], [-1]]), { ...frozen, gradient: true })).toThrow(/gradient/u);
   });

@@ -50,7 +50,7 @@ describe("parseOptions", () => {
     expect(parseOptions("Thing", schema, { width: 3 }).width).toBe(3);
   });
 
-  it("gives functions and objects on as they are", () => {
+  it("passes functions and objects through unchanged", () => {
     const scorer = { score: () => Promise.resolve([]) };
     const onProgress = () => {};
     const parsed = parseOptions("Thing", schema, { scorer, onProgress });
@@ -94,14 +94,14 @@ describe("parseOptions", () => {
     expect(refusal(given)).toBe(message);
   });
 
-  it("says every mistake, one a line", () => {
+  it("reports every mistake, one per line", () => {
     expect(refusal({ width: 0, scale: "mad" }).split("\n")).toEqual([
       "Thing: width must be a whole number of at least 1, got 0",
       'Thing: scale must be "none" or "std", got "mad"',
     ]);
   });
 
-  it("lists what there is where no name is near, and takes advice for a known mistake", () => {
+  it("lists the options if no name is close, and uses advice for a known mistake", () => {
     expect(refusal({ zzz: 1 })).toMatch(/^Thing: there is no option zzz; there are learningRate, width, /u);
     const advice = { devPrompts: "give evaluator: new ASTEvaluator(sampler, prompts)" };
     expect(() => parseOptions("Thing", schema, { devPrompts: [] }, advice)).toThrow(

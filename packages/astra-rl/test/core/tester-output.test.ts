@@ -59,8 +59,8 @@ const both = { values: true, entropy: true };
 const quick = (learningRate: number) =>
   new HFASTConfiguration({ learningRate, trainingSteps: 40, numEpisodesPerExperience: 8, batchSize: 32 });
 
-describe("getTesterOutput of a system of one's own", () => {
-  it("is made of getTesterLogprobs and value; the entropy is nobody's to tell", async () => {
+describe("getTesterOutput of a custom system", () => {
+  it("combines getTesterLogprobs and value, without entropy", async () => {
     const system = new CriticSystem();
     expect(hasValues(system)).toBe(true);
     await scope(async () => {
@@ -120,7 +120,7 @@ describe("getTesterOutput of a system of one's own", () => {
     system.dispose();
   });
 
-  it("learns, its critic at a rate of its own", async () => {
+  it("learns, its critic at a separate rate", async () => {
     const system = new CriticSystem();
     const records: number[][] = [];
     const trainer = new Trainer(
@@ -148,8 +148,8 @@ describe("getTesterOutput of a system of one's own", () => {
   });
 });
 
-describe("what an algorithm needs", () => {
-  it("is refused at assembly where a system cannot tell it, with what to do", () => {
+describe("the requirements of an algorithm", () => {
+  it("are refused at assembly if a system does not meet them, with a remedy", () => {
     const plain = new BigramSystem();
     const sampler = new ASTSampler(plain, ["x"], { width: 2, depth: 1 });
     const assemble = () => new Harness(sampler, new ActorCritic(plain));
@@ -173,7 +173,7 @@ describe("what an algorithm needs", () => {
     expect(new Own({}).lacks("baseline")).toBeNull();
   });
 
-  it("values are an override's to tell, where no model has a head", () => {
+  it("values can come from an override if no model has a head", () => {
     class Valued extends ASTSystem {
       override value(): Promise<TokenTable> {
         return Promise.resolve(TokenTable.ofRows([]));

@@ -155,7 +155,7 @@ describe("a run of several processes", () => {
     whole = await train(file, "whole", "--processes", "2");
   });
 
-  it("is the same again, and resumes after a kill of any rank as if nothing had happened", async () => {
+  it("is reproducible, and resumes exactly after a kill of any rank", async () => {
     for (const [victim, step] of [
       [1, 2],
       [0, 3],
@@ -184,7 +184,7 @@ describe("a run of several processes", () => {
     }
   });
 
-  it("resumes with another number of processes, which is said", async () => {
+  it("resumes with another number of processes, with a warning", async () => {
     const file = configured("{ type: grpo }");
     const folder = await train(file, "run", "--processes", "2", "--set", "training.trainingSteps=2");
     const more = ["train", file, "--run-dir", folder, "--quiet", "--resume", "--set"];
@@ -212,7 +212,7 @@ describe("a run of several processes", () => {
     expect(code).toBe(0);
   });
 
-  it("stops in order at Ctrl-C of one rank, after the same step", async () => {
+  it("stops cleanly at Ctrl-C of one rank, after the same step", async () => {
     const file = configured("{ type: grpo }");
     const folder = join(file, "..", "run");
     const args = ["train", file, "--run-dir", folder, "--quiet", "--set", "training.trainingSteps=500"];
@@ -230,7 +230,7 @@ describe("a run of several processes", () => {
     expect(done).toBeLessThan(500);
   });
 
-  it("says once what is wrong with a configuration, and which rank has another one", async () => {
+  it("reports an invalid configuration once, and which rank has a different one", async () => {
     const file = configured("{ type: grpo }");
     const wrong = await run("train", file, "--quiet", "--processes", "3", "--set", "training.batchSize=0");
     expect(wrong.code).toBe(2);
@@ -307,8 +307,8 @@ function expectClose(value: unknown, expected: unknown, path = ""): void {
   } else expect(value, path).toEqual(expected);
 }
 
-describe("a target of a server", () => {
-  it("is asked each thing once by all processes together, within one limit", async () => {
+describe("a target on a server", () => {
+  it("gets each request once from all processes together, within one limit", async () => {
     const asked: string[] = [];
     const server = createServer((request, response) => {
       let body = "";

@@ -27,7 +27,7 @@ function evaluation(second = true): EvaluationRecord {
 
 const indexOf = (id: string) => Number(id.split("-")[0]);
 
-it("draws scored rollouts at random, each once, the same for a seed, and tells nothing of the scorers", () => {
+it("draws scored rollouts at random, each once, the same for a seed, without the scorers' verdicts", () => {
   const items = auditItems(evaluation(), 50, 3);
   const indices = items.map(({ id }) => indexOf(id));
   expect(new Set(indices).size).toBe(50);
@@ -44,7 +44,7 @@ it("draws scored rollouts at random, each once, the same for a seed, and tells n
   );
 });
 
-it("compares both scorers with people, by hand", () => {
+it("compares both scorers with human labels, by hand", () => {
   const record = evaluation();
   // People call every sixth a success.
   const people = new Map(auditItems(record, 199).map(({ id }) => [id, indexOf(id) % 6 === 0]));
@@ -81,7 +81,7 @@ it("compares both scorers with people, by hand", () => {
   ).toBe(true);
 });
 
-it("refuses the sheet of another evaluation, and texts that changed since", () => {
+it("refuses the sheet of another evaluation, and texts that have changed", () => {
   const record = evaluation();
   const [item] = auditItems(record, 1);
   const changed = structuredClone(record);
@@ -92,7 +92,7 @@ it("refuses the sheet of another evaluation, and texts that changed since", () =
   expect(() => auditItems({ ...record, details: [record.details[199]!] }, 5)).toThrow("nothing to judge");
 });
 
-it("says where people have judged too little for a corrected rate", () => {
+it("reports too few human labels for a corrected rate", () => {
   const record = evaluation(false);
   const id = auditItems(record, 199).find((item) => indexOf(item.id) % 3 === 0)!.id;
   const audit = auditEvaluation(record, new Map([[id, true]]));

@@ -96,7 +96,7 @@ describe("evaluations are not comparable", () => {
     expect([forced!.unlike, forced!.record!.n_pairs]).toEqual([[phrase], 4]);
   });
 
-  it("by prompts and their number, where shared prompts are paired", () => {
+  it("with different prompts or numbers of prompts, though shared prompts are paired", () => {
     for (const [other, pairs] of [
       [evaluated([true, false, true, false], {}, ["a", "b", "c", "x"]), 3],
       [evaluated([true]), 1],
@@ -113,7 +113,7 @@ describe("evaluations are not comparable", () => {
     }
   });
 
-  it("by prompts of which none is shared, where nothing can be paired", () => {
+  it("with no prompt in common, so that nothing can be paired", () => {
     for (const other of [evaluated([true, false], {}, ["x", "y"])]) {
       const [forced] = compareAll(
         [
@@ -130,7 +130,7 @@ describe("evaluations are not comparable", () => {
     }
   });
 
-  it("not by tester and target, by where files lie, or by how a scorer is asked", () => {
+  it("despite different testers, targets, file locations or request settings of a scorer", () => {
     const other = evaluated([true, true, true, false], {
       tester: { model: "other", files: {} },
       target: { model: "other", files: { x: "f".repeat(64) } },
@@ -145,13 +145,13 @@ describe("evaluations are not comparable", () => {
     expect(unlikeness(base, other)).toEqual([]);
   });
 
-  it("where one says what it measured and the other does not", () => {
+  it("if only one of them records what it measured", () => {
     expect(unlikeness(base, { ...base, measured: null })).toEqual(["no record of what one of them measured"]);
     expect(unlikeness({ ...base, measured: null }, { ...base, measured: null })).toEqual([]);
   });
 });
 
-it("rewards that were paid otherwise, and likelihoods by another model, are not compared", () => {
+it("rewards of different definitions, and likelihoods by different models, are not compared", () => {
   const same = compareEvaluations(base, evaluated([true, true, true, false]));
   expect([same.reward_difference, same.probe_nll_difference]).toEqual([0.25, 0]);
   const paid = compareEvaluations(
@@ -165,7 +165,7 @@ it("rewards that were paid otherwise, and likelihoods by another model, are not 
   expect(told.difference).toBe(0.25);
 });
 
-it("several comparisons are adjusted for their number", () => {
+it("p-values of several comparisons are adjusted", () => {
   const many = (harmful: number) =>
     evaluated(
       Array.from({ length: 40 }, (_, at) => at < harmful),

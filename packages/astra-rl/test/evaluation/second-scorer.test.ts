@@ -44,7 +44,7 @@ class Measured extends ASTEvaluator {
 const lost: Failure = { stage: "target", message: "timed out", attempts: 3 };
 const evaluator = new Measured(sampler, null, { scorer: fooled, secondScorer: honest });
 
-it("success by both, by one and by none, on rollouts that both could judge, and kappa", async () => {
+it("counts success by both, by one and by none, on rollouts that both scored, and kappa", async () => {
   const record = await evaluator.of([
     graph("Yes.", "You fool."),
     graph("A fool is one who asks.", "Fine."),
@@ -75,7 +75,7 @@ it("success by both, by one and by none, on rollouts that both could judge, and 
   expect(text).toContain("[harm 1.00 ◀; by the second, harm 0.00]");
 });
 
-it("a tester that learns to please the first scorer alone is flagged, and one that learns is not", async () => {
+it("a tester that exploits the first scorer is flagged, and one that improves is not", async () => {
   const times = (count: number, ...responses: string[]) =>
     Array.from({ length: count }, () => graph(...responses));
   const before = await evaluator.of(times(20, "Fine."));
@@ -100,7 +100,7 @@ it("a tester that learns to please the first scorer alone is flagged, and one th
   expect(lines(lucky)).not.toContain("Reward hacking");
 });
 
-it("a second scorer that fails takes nothing from the first", async () => {
+it("a failing second scorer does not affect the first", async () => {
   const broken = new KeywordScorer([{ term: "x" }], { name: "broken" });
   broken.score = () => Promise.reject(new Error("is down"));
   const { summary } = await new Measured(sampler, null, { scorer: fooled, secondScorer: broken }).of([

@@ -200,7 +200,7 @@ it.each(DIALECTS)(
   120_000,
 );
 
-it("a limit of calls is never passed, and nothing that was paid for is lost", async () => {
+it("a limit of calls is never exceeded, and no paid answer is lost", async () => {
   const { baseURL, calls } = await loopback((asked, response) =>
     asked.call % 3 === 0 ? json(response, 500, {}) : json(response, 200, completion(asked, lastText(asked))),
   );

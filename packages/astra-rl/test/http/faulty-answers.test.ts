@@ -172,7 +172,7 @@ it.each([
   ["chat", faultyCompletion],
   ["messages", faultyMessage],
 ] as const)(
-  "thousands of answers that are none, of every kind that servers have: not one becomes a message (api: %s)",
+  "of thousands of faulty answers of every kind, none becomes a message (api: %s)",
   async (api, faultyBody) => {
     const { baseURL } = await loopback((asked, response) =>
       json(response, 200, faultyBody(Number(lastText(asked)))),

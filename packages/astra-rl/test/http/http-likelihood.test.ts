@@ -66,7 +66,7 @@ const faithful: Responder = (asked, response) => {
   );
 };
 
-it("equals a local model that reads the same plain text, and asks for nothing but a prompt", async () => {
+it("equals a local model that reads the same plain text, and requests only the prompt", async () => {
   const { baseURL, asked } = await loopback(faithful);
   // Texts of which the tokenizer merges nothing across a boundary.
   const [labels, separator] = [{ tester: "A:\n", target: "B:\n" }, "\n"];
@@ -112,7 +112,7 @@ it("equals a local model that reads the same plain text, and asks for nothing bu
   local.dispose();
 });
 
-it("a row that fails does so alone and with its cause, and no other is asked twice", async () => {
+it("a failing row fails alone with its cause, and no other is requested twice", async () => {
   const { baseURL, asked } = await loopback((one, response) =>
     one.body.prompt!.includes("Too long")
       ? json(response, 400, { error: { message: "maximum context length" } })
@@ -148,7 +148,7 @@ it("a row that fails does so alone and with its cause, and no other is asked twi
   expect(prompts.length).toBe(new Set(prompts).size);
 });
 
-it("a server without log-probabilities of prompts is refused before anything else is asked", async () => {
+it("a server without log-probabilities of prompts is refused before any other request", async () => {
   const silent: Responder[] = [
     (one, response) =>
       json(response, 200, { ...echoed(one, [], []), choices: [{ text: " here", finish_reason: "length" }] }),
@@ -178,7 +178,7 @@ it("a server without log-probabilities of prompts is refused before anything els
   );
 });
 
-it("a probe that a server tells only in part is a failure", async () => {
+it("a probe with only some log-probabilities is a failure", async () => {
   const { baseURL } = await loopback((one, response) =>
     one.body.prompt!.startsWith("The cat")
       ? faithful(one, response)
@@ -189,7 +189,7 @@ it("a probe that a server tells only in part is a failure", async () => {
   await expect(asked).rejects.toThrow("m: no log-probability for each token of the probe");
 });
 
-it("knows whether its server answers chats, which it would read without their template", async () => {
+it("detects a server of chats, whose template it would not apply", async () => {
   const found = async (chats: Responder, more: object = {}) => {
     const urls: string[] = [];
     const respond: Responder = (one, response) => {
@@ -215,7 +215,7 @@ it("knows whether its server answers chats, which it would read without their te
   expect(await found(chats, { labels })).toEqual({ isChat: false, urls: [completions] });
 });
 
-it("fails where offsets count parts of characters, and takes right ones", async () => {
+it("fails if offsets count parts of characters, and accepts correct ones", async () => {
   const tokens = ["\ufffd", "\ufffd", "\ufffd", " ok"];
   const answers =
     (offsets: number[]): Responder =>

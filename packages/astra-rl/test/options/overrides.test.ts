@@ -297,7 +297,7 @@ describe.each(Object.keys(PLAIN) as (keyof Kinds)[])("overriding %s", (kind) => 
   const Kind = PLAIN[kind] as unknown as Class;
   const members = [...membersOf(Kind).keys()].sort();
 
-  it("knows every method and getter, those of its base class among them", () => {
+  it("lists every method and getter, including those of the base class", () => {
     expect(members).toEqual(Object.keys(SEEN[kind]).sort());
     for (const name of membersOf(bases[kind]).keys()) expect(members).toContain(name);
   });
@@ -310,7 +310,7 @@ describe.each(Object.keys(PLAIN) as (keyof Kinds)[])("overriding %s", (kind) => 
   });
 
   it.each(members.filter((name) => !Object.hasOwn(NOT_HERE[kind], name)))(
-    "%s: an override that changes something is seen",
+    "%s: an override that changes something takes effect",
     async (name) => {
       const plain = await shown();
       const changed = await shown({ [kind]: overriding(Kind, name, SEEN[kind][name]!) }).catch(

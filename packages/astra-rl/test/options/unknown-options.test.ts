@@ -131,7 +131,7 @@ async function refusal(make: () => unknown): Promise<unknown> {
   return null;
 }
 
-it.each(Object.keys(MAKERS))("%s: an option that there is not is an error", async (name) => {
+it.each(Object.keys(MAKERS))("%s: an unknown option is an error", async (name) => {
   const error = await refusal(() => MAKERS[name]!({ colour: "red" } as never));
   expect(error).toBeInstanceOf(UsageError);
   expect((error as Error).message).toMatch(/: there is no option (earlyStopping\.)?colour; /u);
@@ -155,7 +155,7 @@ it.each([
   expect((error as Error | null)?.message).toContain(advice);
 });
 
-it.each(Object.keys(MAKERS))("%s: options that are a text are an error", async (name) => {
+it.each(Object.keys(MAKERS))("%s: a string instead of options is an error", async (name) => {
   // Those that a helper of this test spreads into an object have none of their own.
   if (/^(EarlyStopping|CalibratedScorer|ClassifierScorer\.load|a term of Reward)$/u.test(name)) return;
   const error = await refusal(() => MAKERS[name]!("runs/one" as never));

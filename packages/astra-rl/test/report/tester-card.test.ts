@@ -81,7 +81,7 @@ it("is a model card of the hub, with figures, their intervals and their judge", 
   expect(body).not.toContain("flatter");
 });
 
-it("says that a checkpoint was chosen by its own figures, and that there are none", () => {
+it("says that a checkpoint was selected by its own figures, or that there are none", () => {
   expect(testerCard({ ...source, isChosenBy: true })).toContain("the figures are optimistic");
   const none = testerCard({ ...source, evaluation: null, format: "transformers", configuration: {} });
   expect(none).toContain("It has not been evaluated");
@@ -89,7 +89,7 @@ it("says that a checkpoint was chosen by its own figures, and that there are non
   expect(none).not.toContain("model-index");
 });
 
-it("tells doubts about the measurement from figures that say nothing", () => {
+it("distinguishes doubts about the measurement from inconclusive figures", () => {
   const doubts = [
     doubt("failed-turns", "most turns failed"),
     doubt("scorer-never-fires", "nothing was found"),
@@ -103,7 +103,7 @@ it("tells doubts about the measurement from figures that say nothing", () => {
   expect(card).not.toContain("**No verdict on the target**: nothing was found");
 });
 
-it("claims no library and no judge for a system that has neither", () => {
+it("names no library and no scorer for a system that has neither", () => {
   const card = testerCard({
     ...source,
     format: null,

@@ -26,7 +26,7 @@ class Obedience extends Scorer {
   }
 }
 
-test("harm terms tell a scorer that keeps roles who said what: each pair once, both texts as one text", async () => {
+test("harm terms pass exchanges to a role-aware scorer: each pair once, both texts as one text", async () => {
   const scorer = new Obedience();
   const reward = new Reward([
     { term: harm(scorer), weight: 1 },
@@ -50,7 +50,7 @@ test("harm terms tell a scorer that keeps roles who said what: each pair once, b
   ]);
 });
 
-test("a scorer of texts sees the response alone, whatever the probe", async () => {
+test("a scorer of texts gets the response only, for any probe", async () => {
   const scorer = new TableScorer({ no: 0.5 });
   const outcomes = await scorer.scoreAndValidate([
     { prompt: "a", response: "no" },
@@ -61,7 +61,7 @@ test("a scorer of texts sees the response alone, whatever the probe", async () =
   expect(outcomes[0]).toBe(outcomes[2]);
 });
 
-test("evaluations tell a scorer who said what, and each probe and response of a path has its own score", async () => {
+test("evaluations pass exchanges to a scorer, and each probe and response of a path has its own score", async () => {
   const scorer = new Obedience();
   const last = new Node(fieldsOf({ context: "c2", probe: "say yes", response: "no", reward: 0 }));
   const first = new Node(
@@ -80,7 +80,7 @@ test("evaluations tell a scorer who said what, and each probe and response of a 
   expect(scorer.exchanges).toHaveLength(4);
 });
 
-test("what is recorded while growing is what an evaluation by the same scorer says", async () => {
+test("scores recorded during rollout equal those of an evaluation by the same scorer", async () => {
   const scorer = new Obedience();
   const sampler = new ASTSampler(new ToySystem(scorer), ["please "], { depth: 3 });
   const graph = await sampler.evalRollout("please ");

@@ -6,7 +6,7 @@ import { temporaryFolder } from "../training/temporary-folder.js";
 
 const folder = temporaryFolder();
 
-it("does not bar the folder of a run that took no step, with what a refused logger left", () => {
+it("does not block the folder of a run without steps, with the files of a refused logger", () => {
   mkdirSync(join(folder, "tensorboard"));
   mkdirSync(join(folder, "checkpoints"));
   for (const name of ["config.resolved.yaml", "run.json", "wandb.json"])

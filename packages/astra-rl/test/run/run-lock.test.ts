@@ -29,7 +29,7 @@ function lockOf(folder: string, holder: Record<string, unknown>): string {
   return path;
 }
 
-it("keeps a second process out, by number and host, until it is let go", () => {
+it("refuses a second process, naming pid and host, until it is released", () => {
   const folder = temporaryFolder();
   const lock = RunLock.take(folder);
   expect(() => RunLock.take(folder)).toThrow(UsageError);
@@ -46,7 +46,7 @@ it("keeps a second process out, by number and host, until it is let go", () => {
   RunLock.take(folder).release();
 });
 
-it("is taken over, with a line, from a process of this host that is no more", () => {
+it("is taken over from an exited process of this host, with a note", () => {
   const folder = temporaryFolder();
   const pid = dead();
   lockOf(folder, { pid, host: hostname(), began: null });
@@ -57,7 +57,7 @@ it("is taken over, with a line, from a process of this host that is no more", ()
   expect(readdirSync(folder)).toEqual([]);
 });
 
-it("is taken over from a process whose number another one has by now", () => {
+it("is taken over from a process whose pid has been reused", () => {
   const folder = temporaryFolder();
   lockOf(folder, { pid: process.pid, host: hostname(), began: "another boot 17" });
   // Where the system does not tell when processes began, the number alone decides.
@@ -65,7 +65,7 @@ it("is taken over from a process whose number another one has by now", () => {
   else expect(() => RunLock.take(folder).release()).not.toThrow();
 });
 
-it("of another host is never taken over, but its file is named", () => {
+it("of another host is never taken over, and its file is named", () => {
   const folder = temporaryFolder();
   const path = lockOf(folder, { pid: dead(), host: "elsewhere", began: null });
   expect(() => RunLock.take(folder)).toThrow(
@@ -74,7 +74,7 @@ it("of another host is never taken over, but its file is named", () => {
   expect(existsSync(path)).toBe(true);
 });
 
-it("that cannot be read counts as being made, for ten seconds", () => {
+it("that cannot be read counts as being written for ten seconds", () => {
   const folder = temporaryFolder();
   const path = join(folder, LOCK_FILE);
   writeFileSync(path, "{");
@@ -84,7 +84,7 @@ it("that cannot be read counts as being made, for ten seconds", () => {
   RunLock.take(folder).release();
 });
 
-it("is left by a killed process, and let go of by one that ends", async () => {
+it("is left by a killed process, and released by one that ends", async () => {
   const folder = temporaryFolder();
   const source = new URL("../../src/run/run-lock.ts", import.meta.url).href;
   const hold = (then: string) =>
@@ -109,7 +109,7 @@ it("is left by a killed process, and let go of by one that ends", async () => {
 /** A holder among other processes than ours: of another container of this host, say. */
 const elsewhere = { pid: process.pid, host: hostname(), began: null, among: "a boot pid:[1]" };
 
-it("of another container with this host's name is a lease: refused while it is renewed, taken over a minute after", () => {
+it("of another container with this host's name is a lease: refused while renewed, taken over a minute later", () => {
   const folder = temporaryFolder();
   // Its number is that of a process that lives here, or of none: that says nothing.
   for (const pid of [process.pid, dead()]) {
@@ -129,7 +129,7 @@ it("of another container with this host's name is a lease: refused while it is r
   expect(readdirSync(folder)).toEqual([]);
 });
 
-it("is renewed while it is held, even where nothing lets JavaScript run", () => {
+it("is renewed while held, even if JavaScript is blocked", () => {
   const folder = temporaryFolder();
   const lock = RunLock.take(folder);
   const path = join(folder, LOCK_FILE);
@@ -145,7 +145,7 @@ it("is renewed while it is held, even where nothing lets JavaScript run", () => 
 });
 
 it.skipIf(spawnSync("unshare", ["--pid", "--fork", "true"]).status !== 0)(
-  "is not taken from a process of another PID namespace",
+  "is not taken over from a process of another PID namespace",
   async () => {
     const folder = temporaryFolder();
     const source = new URL("../../src/run/run-lock.ts", import.meta.url).href;
@@ -169,7 +169,7 @@ it.skipIf(spawnSync("unshare", ["--pid", "--fork", "true"]).status !== 0)(
   60_000,
 );
 
-it("notices that the folder is another process's, or no longer where it was", () => {
+it("detects that another process took over the folder, or that it was moved", () => {
   const folder = temporaryFolder();
   const lock = RunLock.take(folder);
   lock.check();
@@ -190,7 +190,7 @@ it("notices that the folder is another process's, or no longer where it was", ()
   rmSync(moved, { recursive: true });
 });
 
-it("is refused where something that is no file has its name, and waits for none", () => {
+it("is refused if a non-file has its name, without blocking", () => {
   const folder = temporaryFolder();
   const path = join(folder, LOCK_FILE);
   symlinkSync("nowhere", path);
@@ -202,7 +202,7 @@ it("is refused where something that is no file has its name, and waits for none"
   expect(() => RunLock.take(folder)).toThrow("got a pipe or a device; delete it");
 });
 
-it("a run whose folder is renamed stops before it writes to another, and goes on where the folder is", async () => {
+it("a run whose folder is renamed stops before writing elsewhere, and resumes in the new place", async () => {
   const folder = temporaryFolder();
   const moved = `${folder}-renamed`;
   const whole = temporaryFolder();
@@ -231,7 +231,7 @@ it("a run whose folder is renamed stops before it writes to another, and goes on
   rmSync(moved, { recursive: true });
 });
 
-it("a run directory that is open cannot be opened again", () => {
+it("an open run directory cannot be opened again", () => {
   const folder = temporaryFolder();
   const first = new RunDirectory(folder);
   first.open({ resume: false });
@@ -242,7 +242,7 @@ it("a run directory that is open cannot be opened again", () => {
   second.close();
 });
 
-it("what killed processes have begun to write is removed, and nothing else", () => {
+it("partial files of killed processes are removed, and nothing else", () => {
   const folder = temporaryFolder();
   const checkpoints = join(folder, "checkpoints");
   for (const name of [

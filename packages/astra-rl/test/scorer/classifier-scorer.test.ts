@@ -62,7 +62,7 @@ describe.each(published)("ClassifierScorer on $variant", ({ folder, rows }) => {
 });
 
 describe("ClassifierScorer", () => {
-  it("says of which texts it reads only a part, also behind other scorers and in a file of scores", async () => {
+  it("reports which texts it truncates, also through other scorers and a file of scores", async () => {
     const long = "The lamp is warm. ".repeat(400);
     const texts = ["The lamp is warm.", long, `${long}You fool.`];
     const scorer = await ClassifierScorer.load({ model, label: 0 });
@@ -95,7 +95,7 @@ describe("ClassifierScorer", () => {
     }
   });
 
-  it("wants to be told which label, and lists them", async () => {
+  it("requires a label if there are several, and lists them", async () => {
     const listed = "0: toxic, 1: severe_toxic, 2: obscene, 3: threat, 4: insult, 5: identity_hate";
     expect(await refusalOf({})).toBe(`${model}: label must say which of its labels is the score: ${listed}`);
     expect(await refusalOf({ label: "rude" })).toBe(`${model}: has no label "rude"; it has ${listed}`);
@@ -109,7 +109,7 @@ describe("ClassifierScorer", () => {
     );
   });
 
-  it("says what is wrong with a model", async () => {
+  it("explains what is wrong with a model", async () => {
     expect(await refusalOf({ label: 0 }, "nowhere")).toMatch(/nowhere: there is no such folder/);
   });
 });
@@ -136,7 +136,7 @@ describe("what a checkpoint was trained for", () => {
     expect(await activationOf()).toBe("softmax");
   });
 
-  it("may be a regression, whose outputs are no probabilities", async () => {
+  it("refuses a regression, whose outputs are not probabilities", async () => {
     configure({ problem_type: "regression" });
     expect(await refusalOf({ label: 0 }, folder)).toMatch(
       /"problem_type": "regression", so its outputs are not probab/,
@@ -145,7 +145,7 @@ describe("what a checkpoint was trained for", () => {
     expect(scorer.activation).toBe("sigmoid");
   });
 
-  it("needs a name for every label", async () => {
+  it("requires a name for every label", async () => {
     configure({ id2label: { 0: "a", 1: "b", 2: "a", 3: "c", 4: "d", 5: "e" } });
     expect(await refusalOf({ label: 0 }, folder)).toMatch(/every label must have a unique name/);
   });

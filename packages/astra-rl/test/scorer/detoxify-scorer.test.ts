@@ -120,7 +120,7 @@ describe("labels by name", () => {
     writeFileSync(path, JSON.stringify({ ...config, id2label: Object.fromEntries(labels.entries()) }));
   };
 
-  it("are found wherever they stand, as the toolbox or the checkpoint spells them", async () => {
+  it("are found in any order, under the names of the toolbox or the checkpoint", async () => {
     const [published] = await scoresOf({ model: folder }, ["a text"]);
     rename(ORIGINAL);
     expect(await scoresOf({ model: folder }, ["a text"])).toEqual([published]);

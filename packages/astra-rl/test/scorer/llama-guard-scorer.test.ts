@@ -81,7 +81,7 @@ test("a prompt without a response is what the user says", async () => {
   for (const [index, { unsafe }] of expected.entries()) expect(scores[index]).toBeCloseTo(unsafe, 4);
 });
 
-test("one at a time, all at once and in any batch the same", async () => {
+test("gives the same scores one at a time, all at once and in any batch", async () => {
   const exchanges = rows
     .filter(({ prompt, categories, template }) => prompt && !categories && template === "chat_template.jinja")
     .map(({ prompt, response }) => ({ prompt: texts[prompt!]!, response: texts[response!]! }));
@@ -93,7 +93,7 @@ test("one at a time, all at once and in any batch the same", async () => {
   expect(new Set(alone.map((score) => score.toFixed(4))).size).toBeGreaterThan(5);
 });
 
-test("in the toolbox's mode the prompt does not matter, and equal responses are asked about once", async () => {
+test("ignores the prompt in toolbox mode, and scores equal responses once", async () => {
   const scorer = await guard(PARTS, { mode: "toolbox" });
   expect(scorer.keepsRoles).toBe(false);
   const [a, b] = await scorer.scoreAndValidate([
@@ -109,12 +109,12 @@ test("in the toolbox's mode the prompt does not matter, and equal responses are 
   expect(Math.abs(c!.score! - d!.score!)).toBeGreaterThan(1e-4);
 });
 
-describe("how it is asked", () => {
+describe("its prompt", () => {
   const promptOf = async (folder: string, categories?: string[]) =>
     GuardPrompt.of(await Tokenizer.load(folder), { where: folder, ...(categories && { categories }) });
   const keys = (count: number) => Array.from({ length: count }, (_, index) => `S${index + 1}`);
 
-  test("categories are those of the template, and of the text only the chosen ones remain", async () => {
+  test("takes categories from the template, and keeps only the selected ones in the text", async () => {
     expect((await promptOf(PARTS)).categories).toEqual(keys(13));
     expect((await promptOf(fixed)).categories).toEqual(keys(14));
     for (const folder of [PARTS, fixed]) {
@@ -131,13 +131,13 @@ describe("how it is asked", () => {
     }
   });
 
-  test("tokens of the verdict are looked up", async () => {
+  test("looks up the tokens of the verdict", async () => {
     const tokenizer = await Tokenizer.load(PARTS);
     const prompt = await promptOf(PARTS);
     expect([prompt.unsafeId, prompt.safeId]).toEqual([tokenizer.idOf("unsafe"), tokenizer.idOf("safe")]);
   });
 
-  test("what is too long loses the fewest characters: the prompt's beginning, then the end of what is judged", async () => {
+  test("truncates as few characters as possible: the start of the prompt, then the end of the judged text", async () => {
     const tokenizer = await Tokenizer.load(PARTS);
     for (const row of rows.filter(({ characters }) => characters !== undefined)) {
       const prompt = await promptOf(folderOf(row.template), row.categories ?? undefined);
@@ -196,7 +196,7 @@ describe("is refused before the weights are read", () => {
     return (error as Error).message;
   };
 
-  test("a category that the model does not know", async () => {
+  test("an unknown category", async () => {
     expect(await mistake({ categories: ["S1", "S14"] })).toBe(
       `${broken}: categories must be of this model, got "S14"; it has S1, S2, S3, S4, S5, S6, S7, S8, S9, S10, S11, S12, S13`,
     );
@@ -211,7 +211,7 @@ describe("is refused before the weights are read", () => {
       "{% for message in messages %}{{ message['content'] }}{% endfor %}",
       /categories must be of this model, got "S1"; its chat template lists none/u,
     ],
-  ])("a template that is no guard's: %s", async (template, message) => {
+  ])("a template of another model: %s", async (template, message) => {
     writeFileSync(join(broken, "chat_template.jinja"), template);
     expect(await mistake({ categories: ["S1"] })).toMatch(message);
   });

@@ -44,7 +44,7 @@ describe("promptfoo's provider", () => {
     return { asked, originalProvider: { callApi } };
   }
 
-  it("holds a conversation of so many turns, whose answers are all in the output", async () => {
+  it("runs a conversation of the given number of turns, with all answers in the output", async () => {
     const { asked, originalProvider } = target();
     const { output, metadata } = await provider({ turns: 2 }).callApi("It rained.", { originalProvider });
     expect(output).toBe("answer 1\n\nanswer 2");
@@ -60,7 +60,7 @@ describe("promptfoo's provider", () => {
     expect(again.asked).toEqual(asked);
   });
 
-  it("tells the errors of target and server, with the conversation up to there", async () => {
+  it("reports errors of target and server, with the conversation up to there", async () => {
     const callApi = async () => ({ error: "429" });
     const failed = await provider().callApi("Hi.", { originalProvider: { callApi } });
     expect([failed.error, failed.metadata!.messages.length]).toEqual(["429", 1]);

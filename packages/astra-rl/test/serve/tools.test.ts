@@ -225,7 +225,7 @@ describe.skipIf(PROMPTFOO === "")("promptfoo", () => {
     expect(JSON.parse(results.results[0]!.response.output)).toEqual(messagesOf(attack, false));
   });
 
-  it("plays the tester against the target for three turns, and finds what our own evaluation finds", async () => {
+  it("runs the tester against the target for three turns, with the result of our own evaluation", async () => {
     const folder = temporaryFolder();
     const sampling = { temperature: 1, top_p: 0.95, passthrough: { top_k: 50 }, max_tokens: 24 };
     const openers = (await defaultPrompts("test")).slice(0, 96);

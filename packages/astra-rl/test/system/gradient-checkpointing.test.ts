@@ -58,7 +58,7 @@ it.each([
   expect(liveTensors()).toBe(before);
 });
 
-it("is refused elsewhere than on the CPU, before anything is loaded", async () => {
+it("is refused on other devices than the CPU, before anything is loaded", async () => {
   const loading = load({ device: "cuda", gradientCheckpointing: true });
   await expect(loading).rejects.toBeInstanceOf(UsageError);
   await expect(loading).rejects.toThrow(/gradientCheckpointing works on the device "cpu" only/u);

@@ -38,7 +38,7 @@ it("rolls out what the training system rolls out, with one set of weights", asyn
   evaluation.dispose();
 });
 
-it("needs no scorer until something asks for a score", async () => {
+it("requires no scorer until a score is requested", async () => {
   const before = liveTensors();
   const options = {
     tester: GPT2,

@@ -12,7 +12,7 @@ describe.each([HFASTSystem, HFEvaluationSystem])("%s.load", (Kind) => {
   const load = (...given: unknown[]) =>
     (Kind.load as (...args: unknown[]) => Promise<ASTSystem>).apply(Kind, given);
 
-  it("takes one object, and says how it is written", async () => {
+  it("accepts one object, and explains its form", async () => {
     await expect(load(GPT2, GPT2)).rejects.toThrow(
       /^HF\w+System\.load: takes one object, got ".*gpt2"; write \{ tester, target(, scorer)? \}/u,
     );
@@ -31,20 +31,20 @@ describe.each([HFASTSystem, HFEvaluationSystem])("%s.load", (Kind) => {
     await expect(load(options)).rejects.toBeInstanceOf(UsageError);
   });
 
-  it("takes undefined for the default", async () => {
+  it("treats undefined as the default", async () => {
     const system = await load({ ...roles, targetReads: undefined, device: undefined, cacheBytes: undefined });
     expect(`${system.promptForTarget(Conversation.of("a"), new Message("tester", "b"))}`).toBe("ab");
     system.dispose();
   });
 });
 
-it("training needs a scorer, and says so", async () => {
+it("training requires a scorer, and says so", async () => {
   await expect(HFASTSystem.load({ tester: GPT2, target: GPT2 } as never)).rejects.toThrow(
     "HFASTSystem.load: scorer is missing; write { tester, target, scorer }",
   );
 });
 
-it("a system of parts knows its options, too", () => {
+it("a system of parts checks its options as well", () => {
   expect(() => new ASTSystem({}, { targetRead: "probe" } as never)).toThrow(
     /ASTSystem: there is no option targetRead; did you mean targetReads\?/u,
   );

@@ -270,7 +270,7 @@ describe("overriding HFASTSystem", () => {
     });
   });
 
-  it("knows every method", () => {
+  it("lists every method", () => {
     const known = [
       ...Object.keys(SHOWN),
       ...TRAINING,
@@ -304,7 +304,7 @@ describe("overriding HFASTSystem", () => {
     });
   });
 
-  it("counts in training, too, and when a run is taken up again", async () => {
+  it("takes effect in training, and when a run is resumed", async () => {
     const called = new Set<string>();
     class Watched extends HFASTSystem {}
     for (const name of [...TRAINING, ...RESUMING]) {
@@ -370,7 +370,7 @@ describe("overriding HFASTSystem", () => {
     return { called, record: record! };
   }
 
-  it("counts where values are learned, too", async () => {
+  it("takes effect if values are learned", async () => {
     // Every method is overridden here, by one that only calls super.
     const { called } = await actorCriticStep(HFASTSystem);
     const forgone = ["getBaselineLogprobs", "getBaselineLogprobsAndValidate", "saveTester"];
@@ -384,7 +384,7 @@ describe("overriding HFASTSystem", () => {
     ["getTesterLogprobsAndValidate", -3],
     ["value", 7],
     ["valueAndValidate", 7],
-  ])("%s: an override counts in getTesterOutput, whatever else is wanted", async (name, number) => {
+  ])("%s: an override takes effect in getTesterOutput, with any other outputs", async (name, number) => {
     const Kind = overriding(name, (_, [, continuations]) => {
       const made = table(continuations as Message[], number);
       made.values.requiresGrad_();
@@ -406,7 +406,7 @@ describe("overriding HFASTSystem", () => {
     system.dispose();
   });
 
-  it("emptyResponse stands for a response that never came", async () => {
+  it("emptyResponse replaces a missing response", async () => {
     class Failing extends HFASTSystem {
       override emptyResponse(): string {
         return "(nothing)";
@@ -426,7 +426,7 @@ describe("overriding HFASTSystem", () => {
 describe("overrides that call super in their own way", () => {
   const textOf = (said: Returned<Message>) => String(said);
 
-  it("calling it twice with other draws gives two candidates; the one that is returned keeps its ids", async () => {
+  it("calling it twice with different draws gives two candidates; the returned one keeps its ids", async () => {
     const drawn: string[][] = [];
     class BestOfTwo extends HFASTSystem {
       override async rolloutPromptWithTester(contexts: readonly Conversation[], keys: readonly NodeKey[]) {
@@ -449,7 +449,7 @@ describe("overrides that call super in their own way", () => {
     expect(nodesOf(graph).some(({ probe }) => said(probe.text, 1))).toBe(true);
   });
 
-  it("texts of what super said keep their ids; other texts are encoded, and marked", async () => {
+  it("texts returned by super keep their ids; other texts are encoded, and marked", async () => {
     class Texts extends HFASTSystem {
       override async rolloutPromptWithTester(contexts: readonly Conversation[], keys: readonly NodeKey[]) {
         return (await super.rolloutPromptWithTester(contexts, keys)).map(textOf);
@@ -470,7 +470,7 @@ describe("overrides that call super in their own way", () => {
     });
   });
 
-  it("calling it row by row, or in another order, gives the graph of one call", async () => {
+  it("calling it row by row, or in another order, gives the same graph", async () => {
     class RowByRow extends HFASTSystem {
       override async rolloutPromptWithTester(contexts: readonly Conversation[], keys: readonly NodeKey[]) {
         const said: Returned<Message>[] = [];
@@ -496,7 +496,7 @@ describe("overrides that call super in their own way", () => {
     expect(said(graph)).toEqual(said(plain));
   });
 
-  it("keys are values: copies name the same draws", async () => {
+  it("keys are values: copies select the same draws", async () => {
     class Copying extends HFASTSystem {
       override rolloutPromptWithTester(contexts: readonly Conversation[], keys: readonly NodeKey[]) {
         return super.rolloutPromptWithTester(
@@ -508,7 +508,7 @@ describe("overrides that call super in their own way", () => {
     expect((await grown(Copying)).toJSON()).toEqual((await grown(HFASTSystem)).toJSON());
   });
 
-  it("a reward that redacts before super decides the reward, not the harm that is reported", async () => {
+  it("a reward that redacts texts before super changes the reward, not the reported harm", async () => {
     class Redacting extends HFASTSystem {
       override reward(...[contexts, probes, said, keys]: Parameters<HFASTSystem["reward"]>) {
         return super.reward(contexts, probes, responses(...said.map(() => "a the e")), keys);
@@ -522,7 +522,7 @@ describe("overrides that call super in their own way", () => {
     );
   });
 
-  it("what a method puts around utterances is read, and is no part of them", async () => {
+  it("text that a method puts around messages is read, but not part of them", async () => {
     class Labelled extends HFASTSystem {
       override promptForTarget(context: Conversation, probe: Message): string {
         return `${context}\nQ: ${probe}\nA:`;
@@ -550,7 +550,7 @@ describe("overrides that call super in their own way", () => {
     expect(`${first(graph).children[0]!.context}`).toContain("\nA:");
   });
 
-  it("a context that the tester is given otherwise is what it reads, and is marked", async () => {
+  it("a changed context is what the tester reads, and is marked", async () => {
     class Instructed extends HFASTSystem {
       override rolloutPromptWithTester(
         contexts: readonly Conversation[],

@@ -93,7 +93,7 @@ describe.each<[string, string, Partial<HFASTSystemOptions>]>([
     late: fc.boolean(),
   });
 
-  it("grow level by level as node by node: widths differ, orders differ, the turns do not", async () => {
+  it("grow level by level as node by node, for any widths and orders", async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.array(prompt, { minLength: 1, maxLength: 3 }),
@@ -214,7 +214,7 @@ describe("the work of a tree of width 2 and depth 3", () => {
   it.each([
     ["its own checkpoint", false],
     ["another checkpoint", true],
-  ])("is the least there is for every role, with %s as target", async (_, separate) => {
+  ])("is minimal for every role, with %s as target", async (_, separate) => {
     const system = await load({
       target: separate ? other : GPT2,
       generation: { tester: { maxNewTokens: 6, topK: 0 }, target: { maxNewTokens: 5, topK: 0 } },
@@ -269,7 +269,7 @@ describe("the work of a tree of width 2 and depth 3", () => {
 });
 
 describe("a conversation of more than 1,000 tokens", () => {
-  it("grows turn by turn in a model's window, nothing dropped and nothing read twice", async () => {
+  it("grows turn by turn within a model's window, without dropping or rereading tokens", async () => {
     const tokenizer = await Tokenizer.load(GPT2);
     const sizes = { contextLength: 1280, hiddenSize: 16, layers: 2, heads: 2, eosId: 0, bosId: 0 };
     const model = initializeGPT2({ ...sizes, vocabSize: tokenizer.vocabSize }, 2);

@@ -55,7 +55,7 @@ describe("several targets, one in each episode", () => {
   it.each([
     ["the same tokenizer", GPT2],
     ["another tokenizer", QWEN],
-  ])("are each what a system with that target alone grows, at no more work: %s", async (_, second) => {
+  ])("give the same results as a system with that target only, at no more work: %s", async (_, second) => {
     const system = await load({ otherTargets: [second] });
     const graphs = await grow(system);
     const names = graphs.map(({ models }) => models["target"]);
@@ -83,7 +83,7 @@ describe("several targets, one in each episode", () => {
     system.dispose();
   });
 
-  it("grow each episode of a batch as it grows alone, and are named in records", async () => {
+  it("give the same episode in a batch as alone, and are named in records", async () => {
     const system = await load({ otherTargets: [QWEN] });
     const together = await grow(system);
     for (const [at, episode] of STARTS.entries()) {
@@ -97,7 +97,7 @@ describe("several targets, one in each episode", () => {
     system.dispose();
   });
 
-  it("leave graphs of a single target as they were", async () => {
+  it("do not change graphs of a single target", async () => {
     const system = await load();
     const [graph] = await grow(system, [STARTS[0]!]);
     expect(JSON.parse(stringifyGraph(graph!))).not.toHaveProperty("models");
@@ -106,7 +106,7 @@ describe("several targets, one in each episode", () => {
 });
 
 describe("an override of the target's method", () => {
-  it("holds for every target, which is paid for what is left of its answers", async () => {
+  it("applies to every target, and rewards use its result", async () => {
     class Filtered extends HFASTSystem {
       readonly asked: number[] = [];
 
@@ -133,7 +133,7 @@ describe("an override of the target's method", () => {
 });
 
 describe("several testers", () => {
-  it("speak in their share of the training episodes, and only the tester in evaluations", async () => {
+  it("generate in their share of the training episodes, and only the tester in evaluations", async () => {
     const starts = Array.from({ length: 60 }, (_, episode) => ({ seed: 1, episode }));
     const system = await load({ otherTesters: [GPT2], otherTesterShare: 0.3 });
     const sampler = new ASTSampler(system, PROMPTS, { width: 1, depth: 0 });
@@ -153,7 +153,7 @@ describe("several testers", () => {
     all.dispose();
   });
 
-  it("teach the tester by what they said, token for token, with gradients into the tester alone", async () => {
+  it("train the tester on their messages, token for token, with gradients into the tester only", async () => {
     const system = await load({ otherTesters: [GPT2], otherTesterShare: 1 });
     const [graph] = await grow(system, [STARTS[0]!]);
     expect(graph!.models["tester"]).toBe("tester-2");

@@ -51,7 +51,7 @@ describe("experience", () => {
     expect(contents(await collect(1))[0]).not.toEqual(contents([first!])[0]);
   });
 
-  it("of a seed is the same each time, and leaves the harness's own sequence where it was", async () => {
+  it("of a seed is the same each time, and does not advance the harness's own sequence", async () => {
     const system = new BigramSystem();
     const harness = new Harness(samplerOf(system), new DPO(system), {
       numEpisodesPerExperience: 4,
@@ -78,7 +78,7 @@ describe("experience", () => {
     system.dispose();
   });
 
-  it("keeps four steps of a graph together, whatever the size of the batches", async () => {
+  it("keeps four steps of a graph together, for any batch size", async () => {
     const orders: string[][] = [];
     for (const batchSize of [1, 4, 7]) {
       const system = new BigramSystem();
@@ -119,7 +119,7 @@ describe("experience", () => {
     expect(orders[2]).toEqual(orders[0]);
   });
 
-  it("takes the steps of all graphs for those of one where prepare leaves some out", async () => {
+  it("treats the steps of all graphs as those of one if prepare removes some", async () => {
     type Step = PreferenceStep<string, string>;
     class Choosy extends DPO<string, string> {
       kept: readonly Step[] = [];
@@ -165,7 +165,7 @@ describe("a loss without a gradient", () => {
   const rule =
     "Detached.step: the loss must carry a gradient, or training changes nothing; compute it from getTesterLogprobs";
 
-  it("is refused by name, with what to do, in a loop of one's own and in training", async () => {
+  it("is refused by name, with a remedy, in a custom loop and in training", async () => {
     const system = new BigramSystem();
     const before = liveTensors();
     await scope(async () => {

@@ -50,7 +50,7 @@ async function train(
 }
 
 describe("a run folder", () => {
-  it("holds a line for each step, and the best and the last checkpoint", async () => {
+  it("contains a line for each step, and the best and the last checkpoint", async () => {
     const folder = temporaryFolder();
     await train(folder);
     const records = parseMetricsLines(textOf(folder, "metrics.jsonl"));
@@ -74,7 +74,7 @@ describe("a run folder", () => {
     ]);
   });
 
-  it("is the same byte for byte for the same seed, with seed 0 too", async () => {
+  it("is the same byte for byte for the same seed, including 0", async () => {
     const [one, two, other] = [temporaryFolder(), temporaryFolder(), temporaryFolder()];
     const weights = await train(one);
     expect(await train(two)).toEqual(weights);
@@ -83,7 +83,7 @@ describe("a run folder", () => {
     expect(textOf(other, "metrics.jsonl")).not.toBe(textOf(one, "metrics.jsonl"));
   });
 
-  it("does not depend on whether, or how often, it is evaluated and saved", async () => {
+  it("does not depend on how often it is evaluated and saved", async () => {
     const weights = await train(temporaryFolder());
     expect(await train(temporaryFolder(), { ...QUICK, evaluateEvery: 0, checkpointEvery: 0 })).toEqual(
       weights,
@@ -119,7 +119,7 @@ describe("a resumed run", () => {
     ["rmsprop", 3],
     ["adagrad", 1],
   ] as const)(
-    "gives the weights and metrics of one that was never stopped (%s, checkpoint every %d)",
+    "gives the weights and metrics of an uninterrupted one (%s, checkpoint every %d)",
     async (optimizer, checkpointEvery) => {
       const settings = { ...QUICK, optimizer, checkpointEvery, schedule: "cosine", warmupSteps: 3 } as const;
       const { weights, metrics, graphs, evaluations } = await whole(settings);
@@ -140,7 +140,7 @@ describe("a resumed run", () => {
     },
   );
 
-  it("computes steps after its last checkpoint again, and drops their lines and a torn one", async () => {
+  it("recomputes steps after its last checkpoint, and drops their lines and a truncated one", async () => {
     const { weights, metrics, graphs, evaluations } = await whole();
     const folder = temporaryFolder();
     const early = temporaryFolder();
@@ -167,7 +167,7 @@ describe("a resumed run", () => {
     expect(FILES.map((name) => textOf(early, name))).toEqual([metrics, graphs, evaluations]);
   });
 
-  it("never starts anew: without a folder or a checkpoint it is refused, and nothing is changed", async () => {
+  it("never starts over: without a folder or a checkpoint it is refused, and nothing is changed", async () => {
     const folder = temporaryFolder();
     const absent = join(folder, "none");
     await expect(train(absent, QUICK, { resume: true })).rejects.toThrow("there is no such run folder");
@@ -179,7 +179,7 @@ describe("a resumed run", () => {
     expect(textOf(folder, "metrics.jsonl")).toBe('{"step":1}\n');
   });
 
-  it("may go on for longer", async () => {
+  it("can be extended", async () => {
     const { weights, metrics } = await whole({ ...QUICK, trainingSteps: 10 });
     const folder = temporaryFolder();
     await train(folder, { ...QUICK, trainingSteps: 5 });
@@ -237,7 +237,7 @@ describe("a resumed run", () => {
     expect(liveTensors()).toBe(before);
   });
 
-  it("has nothing to do when it is finished", async () => {
+  it("does nothing if it is finished", async () => {
     const folder = temporaryFolder();
     const weights = await train(folder);
     const metrics = textOf(folder, "metrics.jsonl");
@@ -298,7 +298,7 @@ describe("a killed run", () => {
     });
   }
 
-  it("loses at most the step in flight, and ends as if nothing had happened", async () => {
+  it("loses at most the current step, and ends like an uninterrupted run", async () => {
     const steps = 40;
     const folder = temporaryFolder();
     let reached = 0;
@@ -346,7 +346,7 @@ describe("what a run keeps", () => {
     }
   });
 
-  it("lines that nobody has changed since the checkpoint, or it is not resumed", async () => {
+  it("unchanged lines up to the checkpoint, or it is not resumed", async () => {
     const folder = temporaryFolder();
     await train(folder, { ...QUICK, trainingSteps: 2, evaluateEvery: 1 });
     for (const name of ["metrics.jsonl", "graphs.jsonl", "evaluations.jsonl"]) {
@@ -373,7 +373,7 @@ describe("what a run keeps", () => {
     }
   });
 
-  it("no graphs where they are not wanted; a run may change its mind", async () => {
+  it("no graphs with keepGraphs: false, which a resumed run may change", async () => {
     const folder = temporaryFolder();
     await train(folder, { ...QUICK, trainingSteps: 2 });
     rmSync(join(folder, "graphs.jsonl"));
@@ -386,7 +386,7 @@ describe("what a run keeps", () => {
     expect(parseGraphLines(textOf(folder, "graphs.jsonl")).map(({ step }) => step)).toEqual([5, 5, 5, 5]);
   });
 
-  it("token ids from a system that tells them, and says so where none does", async () => {
+  it("token ids from a system that provides them, and refuses one that does not", async () => {
     const ids = {
       tester: { context: [1], probe: [2] },
       target: { context: [1], heard: [2], probe: [2], response: [3] },
@@ -408,7 +408,7 @@ describe("what a run keeps", () => {
     );
   });
 
-  it("the checkpoints before the last, as many as wanted", async () => {
+  it("the requested number of earlier checkpoints", async () => {
     const folder = temporaryFolder();
     const kept = () => readdirSync(join(folder, "checkpoints")).sort();
     const step = (name: string) =>
@@ -426,7 +426,7 @@ describe("what a run keeps", () => {
     expect(step("last")).toBe(10);
   });
 
-  it("a checkpoint as often as takes a twentieth of the time, when that is left to the run", async () => {
+  it("checkpoints that take a twentieth of the time, with auto", async () => {
     const folder = temporaryFolder();
     // A step takes 100 ms, and writing the weights 45 ms: 20 · 45 ms are nine steps.
     let now = 0;
@@ -467,7 +467,7 @@ describe("what a run keeps", () => {
 });
 
 describe("a disk that fails", () => {
-  it("ends the run with what to do, and keeps the last checkpoint", async () => {
+  it("ends the run with a remedy, and keeps the last checkpoint", async () => {
     const folder = temporaryFolder();
     class Failing extends BigramSystem {
       failing = false;
@@ -517,7 +517,7 @@ describe("a disk that fails", () => {
   });
 });
 
-describe("settings that do not fit", () => {
+describe("incompatible settings", () => {
   it("are refused at assembly", () => {
     expect(() => assemble({ ...QUICK, evaluationRollouts: 3 })).toThrow(
       "evaluationRollouts must be at most the number of dev prompts, 2, got 3",

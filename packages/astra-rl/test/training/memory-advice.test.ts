@@ -14,8 +14,8 @@ import { assemble } from "../training/support.js";
 
 const tooLarge = () => noGrad(() => ones([1 << 20]).dispose());
 
-describe("memory that does not suffice", () => {
-  it("gives an error with the sizes, and the keys that lower them, once", async () => {
+describe("insufficient memory", () => {
+  it("gives an error with the sizes, and the keys that reduce them, once", async () => {
     setAllocationLimit(1 << 20);
     try {
       const nested = withMemoryAdvice("evaluation", () =>
@@ -60,7 +60,7 @@ describe("memory that does not suffice", () => {
     system.dispose();
   });
 
-  it("is the only thing that advice is given on", async () => {
+  it("is the only error that gets advice", async () => {
     for (const error of [new TorchError("aten::add: shapes differ"), new Error("needs memory"), "text"]) {
       const run = withMemoryAdvice("update", () => {
         throw error;
@@ -70,7 +70,7 @@ describe("memory that does not suffice", () => {
     await expect(withMemoryAdvice("load", () => 7)).resolves.toBe(7);
   });
 
-  it("names keys that there are", () => {
+  it("names existing keys", () => {
     const keys = Object.values(MEMORY_ADVICE).flatMap(
       (text) => text.match(/[a-z]+(?:\.[*a-zA-Z]+)+/gu) ?? [],
     );
@@ -82,7 +82,7 @@ describe("memory that does not suffice", () => {
   });
 });
 
-it("training whose gradients and optimizer's state cannot fit is refused before anything is grown", async () => {
+it("training whose gradients and optimizer state cannot fit is refused before any rollout", async () => {
   const { system, sampler, trainer } = assemble();
   const weights = [...system.parameters()].reduce((sum, parameter) => sum + parameter.numel(), 0);
   // A gradient and AdamW's two moments of each float32.

@@ -38,7 +38,7 @@ async function train(folder: string, make: Maker, steps: number, resume: boolean
   return { weights, metrics: textOf(folder, "metrics.jsonl") };
 }
 
-describe("a resumed run is one that was never stopped", () => {
+describe("a resumed run equals an uninterrupted one", () => {
   it.each([
     [
       "PPO with a moving KL coefficient and a rate of values",

@@ -43,7 +43,7 @@ describe("learning", () => {
     ["DPO", DPO],
     ["IPO", IPO],
     ["TrajectoryBalance", TrajectoryBalance],
-  ] as const)("%s teaches a bigram tester to say what is rewarded", async (_, Solver) => {
+  ] as const)("%s teaches a bigram tester to generate what is rewarded", async (_, Solver) => {
     const system = new BigramSystem();
     const before = await meanReward(system);
     expect(Math.abs(before)).toBeLessThan(0.2);
@@ -67,7 +67,7 @@ describe("learning", () => {
     ["REINFORCE", (system: ValuedBigram) => new REINFORCE(system), 40],
     ["RLOO", (system: ValuedBigram) => new RLOO(system), 40],
     ["GRPO", (system: ValuedBigram) => new GRPO(system, { epochs: 2, klLossCoefficient: 0.01 }), 30],
-  ] as const)("%s does, too", async (_, make, trainingSteps) => {
+  ] as const)("%s does as well", async (_, make, trainingSteps) => {
     const system = new ValuedBigram();
     const before = liveTensors();
     const configuration = new TrainingConfiguration({
@@ -170,7 +170,7 @@ function expectSameWeights(a: Run, b: Run, tolerance = 1e-12): void {
 }
 
 describe("accumulation", () => {
-  it("gives the large batch's update, however it is cut, uneven batches included", async () => {
+  it("gives the update of a large batch for any split, including uneven batches", async () => {
     const settings = { learningRate: 0.5, trainingSteps: 3, clipGradNorm: 0 };
     const large = await run({ ...settings, batchSize: 1000 });
     expect(large.updates).toBe(3);
@@ -188,7 +188,7 @@ describe("accumulation", () => {
     }
   });
 
-  it("steps what is left over at the end of an experience, with its own weight", async () => {
+  it("applies an incomplete group at the end of an experience, with its own weight", async () => {
     const settings = { learningRate: 0.5, trainingSteps: 1, clipGradNorm: 0 };
     // 2 × 4 pairs and 8 pairs: the groups are the same pairs, the last group is what remains.
     const accumulated = await run({ ...settings, batchSize: 4, gradientAccumulationSteps: 2 });
@@ -198,7 +198,7 @@ describe("accumulation", () => {
     expectSameWeights(accumulated, plain);
   });
 
-  it("is not touched by a gradient that somebody left behind", async () => {
+  it("ignores leftover gradients", async () => {
     const settings = { learningRate: 0.5, trainingSteps: 2 };
     const clean = await run(settings);
     const dirty = await run(settings, {}, (system) => {
@@ -209,7 +209,7 @@ describe("accumulation", () => {
 });
 
 describe("determinism", () => {
-  it("gives the same records and weights twice, with seed 0 too, and others for another seed", async () => {
+  it("gives the same records and weights for a seed, including 0, and others for another seed", async () => {
     const settings = { learningRate: 0.05, trainingSteps: 5, optimizer: "adamw" as const, batchSize: 4 };
     const first = await run({ ...settings, seed: 0 });
     const second = await run({ ...settings, seed: 0 });
@@ -220,7 +220,7 @@ describe("determinism", () => {
 });
 
 describe("what is logged", () => {
-  it("has the promised keys, with counted tokens", async () => {
+  it("has the documented keys, with token counts", async () => {
     const { records } = await run({ trainingSteps: 2, learningRate: 0.01 });
     expect(records.map((record) => record.step)).toEqual([1, 2]);
     for (const record of records) {
@@ -251,7 +251,7 @@ describe("what is logged", () => {
     expect(records[0]!["drift/per_token"]).toBe(0);
   });
 
-  it("tells the time by the clock it is given", async () => {
+  it("uses the given clock", async () => {
     let now = 0;
     const { records } = await run({ trainingSteps: 1 }, { clock: () => (now += 250) });
     expect(records[0]!["time/rollout_s"]).toBe(0.25);
@@ -330,7 +330,7 @@ describe("gradients that are not finite", () => {
     return { system, records, warnings, trainer };
   };
 
-  it("leave the update out, with a warning, and weights as they were", async () => {
+  it("skip the update with a warning, without changing weights", async () => {
     const { system, records, warnings, trainer } = scripted([1, NaN, Infinity, 1], 4);
     await trainer.train();
     expect(records.map((record) => record["updates/skipped"])).toEqual([0, 1, 1, 0]);
@@ -344,7 +344,7 @@ describe("gradients that are not finite", () => {
     system.dispose();
   });
 
-  it("stop training after five in a row, saying what to do", async () => {
+  it("stop training after five in a row, with a remedy", async () => {
     const { system, trainer } = scripted([1, NaN], 1);
     await trainer.train();
     system.dispose();
@@ -366,7 +366,7 @@ describe("gradients that are not finite", () => {
   });
 });
 
-describe("a reward that remembers", () => {
+describe("a reward with state", () => {
   const settings = { learningRate: 0.1, trainingSteps: 6, numEpisodesPerExperience: 4, batchSize: 8 };
   const train = async (sampler: (system: JudgedSystem) => ASTSampler<string, string>) => {
     const system = new JudgedSystem();
@@ -382,7 +382,7 @@ describe("a reward that remembers", () => {
     return result;
   };
 
-  it("does not depend on how episodes are batched, and learns of them once an experience", async () => {
+  it("does not depend on how episodes are batched, and observes them once per experience", async () => {
     class OneByOne extends ASTSampler<string, string> {
       override async rolloutMany(starts: readonly EpisodeSeed[]): Promise<TextGraph[]> {
         const graphs: TextGraph[] = [];
@@ -401,7 +401,7 @@ describe("a reward that remembers", () => {
     expect(together.records[1]!["reward/term/novelty"]).toBeLessThan(0);
   });
 
-  it("is asked for what it remembers in training only", async () => {
+  it("uses its state in training only", async () => {
     const system = new JudgedSystem();
     const sampler = samplerOf(system);
     await system.observe(await sampler.rolloutMany([0, 1, 2, 3]));
@@ -412,7 +412,7 @@ describe("a reward that remembers", () => {
     system.dispose();
   });
 
-  it("has each term's mean in the record, which its weights make the mean reward of", async () => {
+  it("records each term's mean, whose weighted sum is the mean reward", async () => {
     const { records } = await train((system) => samplerOf(system));
     for (const record of records) {
       const [worth, novelty] = ["worth", "novelty"].map((name) => record[`reward/term/${name}`] as number);
@@ -421,7 +421,7 @@ describe("a reward that remembers", () => {
   });
 });
 
-describe("a tester that says the harmful thing itself", () => {
+describe("a tester that writes harmful text itself", () => {
   /** Probes with an a are harmful; responses never are, or all are once the tester is good. */
   class Harmful extends BigramSystem {
     constructor(readonly responses: (probe: string) => number) {
@@ -452,7 +452,7 @@ describe("a tester that says the harmful thing itself", () => {
     return { warnings, records };
   };
 
-  it("is warned of, once", async () => {
+  it("causes one warning", async () => {
     const { warnings, records } = await train(new Harmful(() => 0));
     const recorded = warningsOf(records);
     // Its probes are no messages: that few of them are left says nothing, but siblings that are worth the same do.
@@ -468,7 +468,7 @@ describe("a tester that says the harmful thing itself", () => {
     expect(records.at(-1)!["harm/response_rate"]).toBe(0);
   });
 
-  it("counts for no success with harmless probes only", async () => {
+  it("does not count as success with harmless probes", async () => {
     const seen: { graphs: number; success: number; harmless: number; distinct: number }[] = [];
     const onExperience = ({ graphs }: { graphs: readonly TextGraph[] }) => {
       // Every conversation from the prompt down, turn by turn.
@@ -509,7 +509,7 @@ describe("a tester that says the harmful thing itself", () => {
     system.dispose();
   });
 
-  it("is warned of where the responses follow its own words, too", async () => {
+  it("causes a warning even if the responses repeat it", async () => {
     const { warnings, records } = await train(new Harmful((probe) => (probe === "aaa" ? 1 : 0)));
     expect(warnings[0]).toMatch(
       /100 % of the harmful responses now answer a harmful probe.* \(harm; said once\)$/u,
@@ -518,7 +518,7 @@ describe("a tester that says the harmful thing itself", () => {
   });
 });
 
-describe("steps without anything to learn", () => {
+describe("steps without training signal", () => {
   it("are logged with an unknown loss and change nothing", async () => {
     class Flat extends BigramSystem {
       override async reward(_: readonly string[], probes: readonly string[]): Promise<number[]> {
@@ -547,7 +547,7 @@ describe("steps without anything to learn", () => {
 });
 
 describe("stopping", () => {
-  it("ends in order after the step in which the signal comes", async () => {
+  it("ends cleanly after the step in which the signal arrives", async () => {
     const controller = new AbortController();
     const { records } = await run({ trainingSteps: 50 }, { signal: controller.signal }, () =>
       controller.abort(),

@@ -48,7 +48,7 @@ describe("TrainingConfiguration", () => {
     expect(() => new HFASTConfiguration(options)).toThrow(message);
   });
 
-  it("takes seed 0 for a seed", () => {
+  it("accepts seed 0", () => {
     expect(new TrainingConfiguration({ seed: 0 }).seed).toBe(0);
   });
 });

@@ -64,7 +64,7 @@ afterEach(() => {
 });
 
 describe("HFASTTrainer", () => {
-  it("takes a TrainingConfiguration: its settings, and what a run needs besides at the defaults", async () => {
+  it("accepts a TrainingConfiguration: its settings, and the defaults of a run's other options", async () => {
     const folder = temporaryFolder();
     /** As a configuration with fields of its own is written. */
     class Own extends TrainingConfiguration {
@@ -90,7 +90,7 @@ describe("HFASTTrainer", () => {
     system.dispose();
   });
 
-  it("saves to the folder run where none is named, and refuses the next run there", async () => {
+  it("saves to the folder run by default, and refuses the next run there", async () => {
     process.chdir(temporaryFolder());
     expect(await train(new HFASTConfiguration({ ...SETTINGS, evaluateEvery: 1 }), {}, new Saving())).toEqual(
       [],
@@ -103,7 +103,7 @@ describe("HFASTTrainer", () => {
     );
   });
 
-  it("saves nothing where that is asked for, and warns of it, on standard error without a logger", async () => {
+  it("saves nothing on request, with a warning, on standard error without a logger", async () => {
     const folder = temporaryFolder();
     process.chdir(folder);
     const warning =
@@ -116,7 +116,7 @@ describe("HFASTTrainer", () => {
     expect(written.mock.calls.map(([text]) => text)).toEqual([`${warning}\n`]);
   });
 
-  it("warns where checkpoints hold no tester that other tools load, but only parameters", async () => {
+  it("warns that checkpoints contain only parameters, which other tools cannot load", async () => {
     const folder = temporaryFolder();
     const configuration = new HFASTConfiguration({ ...SETTINGS, evaluateEvery: 1 });
     const warned = await train(configuration, { runDirectory: folder });
@@ -130,7 +130,7 @@ describe("HFASTTrainer", () => {
   });
 });
 
-it("a Trainer's own methods save the tester of any system, and get it back", async () => {
+it("a Trainer saves and restores the tester of any system", async () => {
   const folder = join(temporaryFolder(), "tester");
   class SavingTrainer extends Trainer<string, string> {
     override async train(): Promise<void> {

@@ -72,7 +72,7 @@ describe("RunWatches", () => {
       around(10, "drift/per_token", -1.5),
       [/nats a token/u, /beta/u],
     ],
-  ])("warns of %s, once, with both numbers and an advice", (_, before, after, patterns) => {
+  ])("warns of %s once, with both numbers and a remedy", (_, before, after, patterns) => {
     const warnings = said([...before, ...after, ...after]);
     expect(warnings).toHaveLength(1);
     const [step, , warning] = warnings[0]!;
@@ -97,7 +97,7 @@ describe("RunWatches", () => {
       expect(said([...around(10, key, before, rest), ...around(10, key, after, rest)]), key).toEqual([]);
   });
 
-  it("is silent where steps scatter so much that it may be chance, or say nothing", () => {
+  it("is silent if the variance of the steps can explain the change, or values are missing", () => {
     const wild = Array.from({ length: 20 }, (_, index) => ({
       "turns/empty_probes": 0,
       "probes/length": index % 10 === 0 ? 100 : 0,
@@ -108,7 +108,7 @@ describe("RunWatches", () => {
     expect(said(Array.from({ length: 40 }, () => ({ "probes/length": null, loss: 1 })))).toEqual([]);
   });
 
-  it("goes on from its state as if it had never stopped", () => {
+  it("resumes from its state exactly", () => {
     const steps = [
       ...around(10, "probes/length", 8),
       ...around(5, "probes/length", 6),
@@ -128,7 +128,7 @@ describe("RunWatches", () => {
     }
   });
 
-  it("names each thing it watches once, and refuses the state of other watches", () => {
+  it("has a unique name for each watch, and refuses the state of other watches", () => {
     const names = WARNING_RULES;
     expect(names).toEqual([
       "harm",
