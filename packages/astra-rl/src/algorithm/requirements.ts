@@ -29,7 +29,8 @@ function widthProblem(name: string, width: unknown): string | null {
 export function creditConflict(name: string, looksAhead = false): string | null {
   if (!looksAhead) return null;
   return (
-    `already includes returns from later turns, which ${name} adds itself through values (GAE), so they would count twice; ` +
+    `already includes returns from later turns, which ${name} adds itself through values (GAE), so they would ` +
+    `count twice; ` +
     `use the reward as credit (credit: {type: reward}), and set the horizon by gamma and gaeLambda`
   );
 }

@@ -38,7 +38,7 @@ import { judgesOf } from "./system-models.js";
 import { makePart } from "./parts.js";
 
 /**
- * The initial states of rollouts: the prompts, as texts where models are not told who says what; for a custom system
+ * The initial states of rollouts: the prompts, as texts if models get no speakers; for a custom system
  * whose states are not texts, the results of its `startFrom`.
  */
 function startsOf(system: System, prompts: readonly Prompt[]): readonly Prompt[] {
@@ -78,7 +78,8 @@ export async function assembleLoggers({ logging, training, seed }: Configuration
  * depth and threshold.
  *
  * @param system created from this configuration; its embedder compares attacks
- * @param options further options: `trainingPrompts`, prompts that training has seen, which held-out ones are counted against
+ * @param options further options: `trainingPrompts`, prompts that training has seen, which held-out ones are compared
+ * with
  * @throws UsageError for a depth that the sampler does not accept
  */
 export async function assembleEvaluator<E extends AnyEvaluator = ASTEvaluator>(
@@ -130,7 +131,7 @@ export async function assembleEvaluator<E extends AnyEvaluator = ASTEvaluator>(
   return evaluator as E;
 }
 
-/** Whether a model of the user would be scored by the embedded scorer, which was made for the demo. */
+/** Whether a user's model would be scored by the embedded scorer, which was made for the demo. */
 export function trustsEmbeddedScorer({ scorer }: Configuration, models: readonly ModelSetting[]): boolean {
   const isOurs = (model: ModelSetting) => isEmbedded(checkpointOf(model) ?? "");
   return scorer.type === embeddedScorerKind.name && !models.every(isOurs);
@@ -174,7 +175,7 @@ export async function assembleTrainer(
     ...(evaluates
       ? {
           evaluator: await assembleEvaluator(
-            // Evaluations during training choose checkpoints; they try each prompt once.
+            // Evaluations during training select checkpoints; they try each prompt once.
             { ...configuration, evaluation: { ...configuration.evaluation, repeats: 1 } },
             system,
             await loadPrompts(configuration, "dev", hub),

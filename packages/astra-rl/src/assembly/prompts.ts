@@ -10,8 +10,8 @@ import {
 } from "../datasets/index.js";
 
 /**
- * The prompts that training has seen: those of the training split, or the given ones if they are the same. Ones that would have
- * to be downloaded for it are taken to be others.
+ * The prompts that training has seen: those of the training split, or the given ones if they are the same. Prompts that
+ * would have to be downloaded for this are assumed to be different.
  */
 export async function trainingPromptsOf(
   configuration: Configuration,

@@ -82,7 +82,7 @@ export async function recordSession(
 ): Promise<void> {
   const path = join(folder, FILE);
   const session = describeSession(now, resume ? savedStep(folder) : null);
-  // A run that a program began has no run.json, and gets one on resume.
+  // A run started by a program has no run.json, and gets one on resume.
   const before = resume && existsSync(path) ? parseRunRecord(readFileSync(path, "utf8"), path) : null;
   const record: RunRecord =
     before === null
@@ -99,7 +99,7 @@ export async function recordSession(
   writeFileAtomic(path, [stringifyRunRecord(record)]);
 }
 
-/** Records in `run.json` why training ended before its last step; nothing where the folder has no such file. */
+/** Records in `run.json` why training ended before its last step; does nothing if the folder has no such file. */
 export function recordStop(folder: string, stopped: NonNullable<RunSession["stopped"]>): void {
   const path = join(folder, FILE);
   if (!existsSync(path)) return;
@@ -201,7 +201,7 @@ async function modelIdentities(
 const serversIn = (servers: Record<string, ServerRecord>) =>
   Object.keys(servers).length === 0 ? {} : { servers };
 
-/** Identifies a model by its files: of a checkpoint, or of the module that creates it; a server shows none. */
+/** Identifies a model by its files: of a checkpoint, or of the module that creates it; a server has none. */
 async function configuredIdentity(
   configuration: Configuration,
   { model, source }: Pick<ConfiguredModel, "model" | "source">,
@@ -258,7 +258,7 @@ async function embeddedHash(key: string): Promise<string> {
   return promptsHash(split === undefined ? [] : await defaultPrompts(split));
 }
 
-/** Conversations are told apart from their texts, and by who says what. */
+/** Distinguishes conversations from their texts, and by their speakers. */
 const promptsHash = (prompts: readonly Prompt[]) =>
   createHash("sha256")
     .update(
@@ -273,7 +273,7 @@ const promptsHash = (prompts: readonly Prompt[]) =>
 export interface MeasuredOptions {
   split: MeasuredRecord["prompts"]["split"];
   prompts: readonly Prompt[];
-  /** Where they come from, if not from the configured file of the split. */
+  /** Their source, if not the configured file of the split. */
   source?: string;
   /** The compute dtype of rollouts. */
   dtype: string;

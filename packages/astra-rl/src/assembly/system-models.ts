@@ -3,7 +3,7 @@ import { JudgeScorer, ServedModel } from "../http/index.js";
 import type { Reward } from "../reward/index.js";
 import { ComposedScorer } from "../scorer/index.js";
 
-/** All models of a system; null for a system that does not tell. */
+/** All models of a system; null for a system that does not list them. */
 export function modelsOf(system: System): object[] | null {
   const { parts } = system as { parts?: Readonly<Record<string, unknown>> };
   if (parts === undefined) return null;
@@ -12,7 +12,7 @@ export function modelsOf(system: System): object[] | null {
   return all.filter((model) => typeof model === "object" && model !== null);
 }
 
-/** What judges the texts of a run, freed with its system. */
+/** The scorers, reward and embedder of a run, freed with its system. */
 export interface Judges {
   scorer: Scorer;
   embedder: Embedder;
@@ -21,7 +21,7 @@ export interface Judges {
   second?: Scorer;
 }
 
-/** The judges of a system that was made from a configuration. A system of one's own need not know them. */
+/** The judges of a system created from a configuration. A custom system need not know them. */
 export const judgesOf = new WeakMap<System, Judges>();
 
 /** The models of a system that a server runs, the judges of its evaluations included. */

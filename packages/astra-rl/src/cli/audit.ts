@@ -13,7 +13,7 @@ const ANSWERS = new Map([
   ...["no", "n", "0", "false", "harmless"].map((word) => [word, false] as const),
 ]);
 
-/** `astra-rl audit EVALUATION`: checks the scorers of an evaluation on people's verdicts. */
+/** `astra-rl audit EVALUATION`: compares the scorers of an evaluation with human labels. */
 export function auditCommand(streams: Streams) {
   return new Command("audit")
     .description(
@@ -38,7 +38,8 @@ export function auditCommand(streams: Streams) {
         const rows = items.map(({ id, conversation }) => [id, conversation, ""]);
         writeResult(file, csvOf(["id", "conversation", "harmful"], rows));
         output.note(
-          `Wrote ${file}: ${items.length} conversations. Fill in the column harmful: yes if the target says something ` +
+          `Wrote ${file}: ${items.length} conversations. Fill in the column harmful: yes if the target says ` +
+            `something ` +
             `harmful, else no; then: astra-rl audit ${path} --sheet ${file}`,
         );
         return;
@@ -49,7 +50,7 @@ export function auditCommand(streams: Streams) {
     });
 }
 
-/** People's verdicts by id; rows that are not filled in are left out. */
+/** Human labels by id; empty rows are skipped. */
 function verdictsOf(path: string): Map<string, boolean> {
   const rows = parseCsv(readFileSync(path, "utf8"), path);
   const missing = ["id", "harmful"].find((name) => rows[0] !== undefined && !(name in rows[0].values));

@@ -7,7 +7,7 @@ import { readReport, testerCard } from "../report/index.js";
 import { readEvaluation } from "./files.js";
 import { createOutput, type Streams } from "./output.js";
 
-/** `astra-rl card RUN`: writes the card of a run's best tester anew. */
+/** `astra-rl card RUN`: rewrites the card of a run's best tester. */
 export function cardCommand(streams: Streams) {
   return new Command("card")
     .description(
@@ -54,7 +54,7 @@ export function writeCard(folder: string, evaluation?: string): string | null {
   return card;
 }
 
-/** By whose library a checkpoint's weights are loaded; null where only this toolbox restores them, into their system. */
+/** The library that loads a checkpoint's weights; null if only this toolbox restores them, into their system. */
 export function formatOf(checkpoint: string): "transformers" | "peft" | null {
   const has = (name: string) => existsSync(join(checkpoint, name));
   return has("adapter_config.json") ? "peft" : has("config.json") ? "transformers" : null;
@@ -75,7 +75,8 @@ function requireEvaluationOf(checkpoint: string, { measured }: EvaluationRecord,
       ? "of which it records no files"
       : `whose ${differs.map(([name]) => name).join(", ")} ${differs.length === 1 ? "is" : "are"} not the checkpoint's`;
   throw new UsageError(
-    `${where}: is an evaluation of ${tester}, ${reason}; evaluate this tester with eval --tester ${checkpoint} --output FILE`,
+    `${where}: is an evaluation of ${tester}, ${reason}; evaluate this tester with eval --tester ` +
+      `${checkpoint} --output FILE`,
   );
 }
 

@@ -9,9 +9,9 @@ import { EXIT } from "./exit.js";
 export const PROGRAM = fileURLToPath(new URL("../../bin/astra-rl.js", import.meta.url));
 
 /**
- * Runs a command of this program in a process of its own, whose notes and warnings are shown and whose result is not.
+ * Runs a command of this program in a separate process, whose notes and warnings are shown, but not its result.
  *
- * @param signal aborted: it is asked to stop as by Ctrl-C
+ * @param signal if aborted, the process is stopped as by Ctrl-C
  * @returns its exit code
  */
 export function runProgram(
@@ -19,7 +19,7 @@ export function runProgram(
   signal: AbortSignal,
   env: Readonly<Record<string, string | undefined>> = process.env,
 ): Promise<number> {
-  // A group of its own, so that a Ctrl-C in the terminal reaches it once, from here.
+  // A separate process group, so that a Ctrl-C in the terminal reaches it once, from here.
   const child = spawn(process.execPath, [PROGRAM, ...args], {
     stdio: ["ignore", "ignore", "inherit"],
     env,
@@ -36,7 +36,7 @@ export async function exitOf(child: ChildProcess): Promise<number> {
   return code ?? EXIT.failed;
 }
 
-/** The command that trains in a folder, or goes on there. */
+/** The command that trains in a folder, or resumes there. */
 export const trainArguments = (config: string, folder: string): string[] => [
   "train",
   config,

@@ -67,7 +67,7 @@ export function demoCommand(streams: Streams) {
       checkNewRunFolder(folder);
       const prompts = await loadPrompts(given, "test");
       const system = await assembleSystem(given);
-      // As `train` records it, so that the command which resumes a stopped demo finds what it was started with.
+      // As recorded by `train`, so that the command that resumes a stopped demo finds the original settings.
       const configuration = withSettled(given, system);
       const interruption = stopOnInterrupt(output);
       const evaluated = (tester: ModelIdentity) =>

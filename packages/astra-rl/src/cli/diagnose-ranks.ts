@@ -7,7 +7,7 @@ const NUMBERS = 25_000_000;
 const TIMES = 5;
 const BARRIERS = 20;
 
-/** Measures what the connection between the ranks can do; all ranks must call this. */
+/** Measures the connection between the ranks; all ranks must call this. */
 export async function measureConnection() {
   const { libtorch, isa, threads } = engineInformation();
   const ranks = await distributed.allGatherObject({
@@ -27,14 +27,14 @@ export async function measureConnection() {
   });
   return {
     ranks,
-    /** Milliseconds in which all ranks hear of each other. */
+    /** Milliseconds of an exchange among all ranks. */
     latency,
     /** Bytes of gradients that are summed over all ranks in a second. */
     bytesPerSecond: (4 * NUMBERS) / (milliseconds / 1000),
   };
 }
 
-/** Median in milliseconds; the first, which makes connections and memory, is not counted. */
+/** Median in milliseconds; the first, which opens connections and allocates memory, is not counted. */
 async function medianOf(times: number, work: () => Promise<void>): Promise<number> {
   const all: number[] = [];
   for (let i = 0; i <= times; i++) {

@@ -52,7 +52,8 @@ async function diagnoseRanks(
 ): Promise<void> {
   if (processes === 1 && distributed.launchedOptions() === null) {
     throw new UsageError(
-      "--distributed: no launcher has started several processes; start it like a training run, with torchrun --no-python, " +
+      "--distributed: no launcher has started several processes; start it like a training run, with torchrun " +
+        "--no-python, " +
         "srun or mpirun, or add --processes 2 to test this machine",
     );
   }

@@ -80,7 +80,7 @@ async function evaluateFrom(
     const spending = await spendingNotesOfRanks(system);
     if (!isFirst) return;
     if (toFile) writeResult(file, stringifyEvaluation(record));
-    // The record has them now; another evaluation shall ask anew.
+    // The record contains them now; another evaluation must query again.
     for (const path of journal?.paths ?? []) rmSync(path, { force: true });
     for (const line of spending) output.note(line);
     if (toFile) output.note(`Wrote ${file}`);

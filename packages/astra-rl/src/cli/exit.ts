@@ -4,12 +4,12 @@ import { printable } from "../report/index.js";
 
 /**
  * Exit codes: success; a failed run; wrong usage, configuration or environment, which only the user can fix; a
- * completed run that says nothing about the target; and 128 + SIGPIPE, as for a program killed by a closed pipe. See
+ * completed run that is inconclusive about the target; and 128 + SIGPIPE, as for a program killed by a closed pipe. See
  * docs/exit-codes.md.
  */
 export const EXIT = { done: 0, failed: 1, usage: 2, noVerdict: 3, closedPipe: 141 } as const;
 
-/** Thrown if a command completed, but its result says nothing about the target. */
+/** Thrown if a command completed, but its result is inconclusive about the target. */
 export class NoVerdictError extends AstraError {
   override name = "NoVerdictError";
 
@@ -22,7 +22,7 @@ export class NoVerdictError extends AstraError {
   }
 }
 
-/** Thrown where other processes have said what happened. */
+/** Thrown if other processes have already reported the error. */
 export class EndedTogetherError extends AstraError {
   override name = "EndedTogetherError";
 

@@ -21,7 +21,7 @@ import { createOutput, type Streams } from "./output.js";
 
 const FORMATS = [...(Object.keys(EXPORT_FORMATS) as ExportFormatName[]), "preferences"] as const;
 
-/** `astra-rl export EVALUATION|RUN`: what was found, in the format of another tool. */
+/** `astra-rl export EVALUATION|RUN`: found attacks in the format of another tool. */
 export function exportCommand(streams: Streams) {
   const descriptions = Object.entries(EXPORT_FORMATS).map(
     ([name, { description }]) => `  ${name}: ${description}`,

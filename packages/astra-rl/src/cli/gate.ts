@@ -36,7 +36,7 @@ function doubtRules(text: string, before: readonly DoubtRule[]): DoubtRule[] {
   );
 }
 
-/** `astra-rl gate EVALUATION`: exit code 1 where the success rate may be above a threshold. */
+/** `astra-rl gate EVALUATION`: exit code 1 if the success rate may be above a threshold. */
 export function gateCommand(streams: Streams) {
   return new Command("gate")
     .description("Judge a target by an evaluation: exit code 1 if the success rate may be above a threshold")

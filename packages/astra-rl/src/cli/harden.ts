@@ -20,10 +20,10 @@ import { downloadNotes, quietOption, repeated, wholeNumber } from "./options.js"
 import { createOutput, type Output, type Streams } from "./output.js";
 import { requireAlone } from "./ranks.js";
 
-/** Responses whose likelihood tells what else has changed. */
+/** Number of responses whose likelihood measures side effects. */
 const MOST_CONTROLS = 400;
 
-/** `astra-rl harden RUN`: trains the target of a run not to be led to harm by what the run found. */
+/** `astra-rl harden RUN`: trains the target of a run to resist the attacks that the run found. */
 export function hardenCommand(streams: Streams) {
   return new Command("harden")
     .description(
@@ -40,7 +40,8 @@ export function hardenCommand(streams: Streams) {
     .option("--no-new-tester", "do not train a second tester against the hardened target")
     .option(
       "--rounds <n>",
-      "number of rounds; each further one also uses the attacks of the new tester, with a new adapter on the original target",
+      "number of rounds; each further one also uses the attacks of the new tester, with a new adapter on the " +
+        "original target",
       wholeNumber(1, 20),
       1,
     )
@@ -81,9 +82,9 @@ interface HardenOptions {
   quiet: boolean;
 }
 
-/** What a round begins with. */
+/** The inputs of a round. */
 interface Beginning {
-  /** Runs whose attacks the target learns from: the one that is given, and those of the new testers so far. */
+  /** Runs whose attacks the target is trained on: the given one, and those of the new testers so far. */
   runs: readonly string[];
   /** Checkpoints of the last tester and the last target. */
   tester: string;
@@ -94,7 +95,7 @@ interface Beginning {
   controls: EvaluationRecord | null;
 }
 
-/** One round after the other, until the new tester finds too little to learn from. */
+/** Runs rounds until the new tester finds too few attacks to train on. */
 async function* hardenRounds(
   options: HardenOptions,
   rounds: number,
@@ -161,7 +162,7 @@ async function harden(
     const code = await runProgram([...args, ...(options.quiet ? ["--quiet"] : [])], signal);
     if (signal.aborted)
       throw new AstraError(`harden: stopped; run the same command again to resume in ${folder}`);
-    // A target that no longer says anything harmful gives no verdict on itself.
+    // The training of a target without harmful responses gives no verdict.
     if (code !== EXIT.done && code !== EXIT.noVerdict)
       throw new AstraError(`harden: astra-rl ${args.join(" ")} ended with code ${code}`);
   };
@@ -188,7 +189,7 @@ async function harden(
     }
     return record;
   };
-  // More steps count in a run that goes on, too.
+  // More steps apply to a resumed run as well.
   const settings = [`training.trainingSteps=${steps}`, ...set].flatMap((text) => ["--set", text]);
   const key = typeof setting === "string" ? "models.target" : "models.target.path";
   const before =
@@ -240,7 +241,7 @@ const factsOf = (target: string, format: ModelFormat, output: Output): Promise<T
     };
   });
 
-/** Works with a checkpoint as the target. */
+/** Runs work with a loaded checkpoint as the target. */
 async function withTarget<T>(
   source: string,
   output: Output,

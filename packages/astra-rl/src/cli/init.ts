@@ -110,7 +110,8 @@ function template(
   if (scorer !== null || !mustChoose) return configurationTemplate({ schema, values });
   const notes = {
     scorer:
-      "CHOOSE A SCORER: it measures how harmful a text is, and the tester is trained to raise its score. Write its type, and " +
+      "CHOOSE A SCORER: it measures how harmful a text is, and the tester is trained to raise its score. " +
+      "Write its type, and " +
       "uncomment its options.",
   };
   return configurationTemplate({ schema, values, notes, open: { scorer: OFFERED_SCORERS } });

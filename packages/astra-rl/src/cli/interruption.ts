@@ -1,7 +1,7 @@
 import { AstraError, distributed, endOnSecondSignal } from "@astra-rl/torch";
 import type { Output } from "./output.js";
 
-/** Thrown where a run was stopped between two steps. */
+/** Thrown if a run was stopped between two steps. */
 export class StoppedError extends AstraError {
   override name = "StoppedError";
 }
@@ -32,7 +32,7 @@ export function stopOnInterrupt(
   const controller = new AbortController();
   const onSignal = (name: NodeJS.Signals) => {
     if (controller.signal.aborted) {
-      // Not reached with the engine, which ends the process before JavaScript runs.
+      // Not reached if the engine is loaded, which ends the process before JavaScript runs.
       end();
       process.kill(process.pid, name);
       return;
@@ -58,7 +58,7 @@ export function stopOnInterrupt(
    * @throws StoppedWaitingError then
    */
   const orStopped = <T>(work: Promise<T>): Promise<T> => {
-    // A rank is idle while it waits for another one, which computes.
+    // A rank is idle while it waits for another one that computes.
     if (distributed.worldSize() > 1) return work;
     const idle = new Promise<never>((_, reject) => {
       const watch = () => {

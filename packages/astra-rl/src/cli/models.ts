@@ -5,7 +5,9 @@ import type { AnswerJournal } from "../http/index.js";
 import type { ServerRecord } from "../records/index.js";
 import type { Output } from "./output.js";
 
-/** How the models of a system read conversations, and what their servers do; said before anything else is generated. */
+/**
+ * Reports how the models of a system read conversations, and how their servers behave, before anything is generated.
+ */
 export async function introduceModels(
   system: System,
   output: Output,
@@ -22,7 +24,7 @@ export async function introduceModels(
   return { formats, servers: found.servers };
 }
 
-/** Keeps the answers of servers in a file, and says how many of an interrupted process it has. */
+/** Stores the answers of servers in a file, and reports how many it has from an interrupted process. */
 export async function keepAnswersOf(
   system: System,
   file: string,

@@ -56,7 +56,7 @@ export const testerOption = () =>
   new Option("--tester <model>", "replaces models.tester, for example by a checkpoint folder of a run");
 
 /**
- * Reads the configuration of a command, checks that utterances fit the models' context windows, and notes which
+ * Reads the configuration of a command, checks that messages fit the models' context windows, and notes which
  * models come from the hub.
  *
  * @throws UsageError for a mistake in the file or in an option

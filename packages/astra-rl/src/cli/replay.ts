@@ -27,7 +27,7 @@ import { createOutput, type Streams } from "./output.js";
 import { Progress } from "./progress.js";
 import { requireAlone } from "./ranks.js";
 
-/** `astra-rl replay BUNDLE CONFIG`: says found attacks again, to the target of a configuration. */
+/** `astra-rl replay BUNDLE CONFIG`: repeats found attacks against the target of a configuration. */
 export function replayCommand(streams: Streams) {
   return new Command("replay")
     .description("Replay found attacks against another target or version, and score its responses")
@@ -59,7 +59,7 @@ export function replayCommand(streams: Streams) {
         const progress = new Progress(output, { unit: "attack", total: attacks.length });
         const metrics: GraphMetrics[] = [];
         let evaluator: ASTEvaluator | null = null;
-        // Attacks of equal length are said together; then all are put back into the bundle's order.
+        // Attacks of equal length are replayed together; then all are restored to the bundle's order.
         const lengths = [...new Set(attacks.map(({ probes }) => probes.length))].sort((a, b) => a - b);
         let done = 0;
         for (const length of lengths) {

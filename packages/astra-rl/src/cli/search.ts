@@ -31,13 +31,14 @@ import { Progress } from "./progress.js";
 import { requireAlone } from "./ranks.js";
 
 const DEFAULT_QUERIES = 3600;
-/** One alone succeeds most often, and tells the least about what a target can be led to. */
+/** A single probe succeeds most often, but reveals the least about a target. */
 const DEFAULT_PROBES = 16;
 
 const declared = () =>
   new Command("search")
     .description(
-      "Find likely probes that lead to harm without training: sample the tester, try the best probes on more prompts, and evaluate them",
+      "Find likely probes that lead to harm without training: sample the tester, try the best probes on more " +
+        "prompts, and evaluate them",
     )
     .argument("<config>", "configuration file of a training")
     .option(
@@ -120,7 +121,8 @@ async function searchFrom(
     const { search } = result;
     if (search.probes.every(({ biased_estimate: { n_successes: found } }) => found === 0)) {
       output.alert(
-        "no probe led to harm in the search, so the evaluation uses probes that are merely likely; allow more queries, or train a tester " +
+        "no probe led to harm in the search, so the evaluation uses probes that are merely likely; allow more " +
+          "queries, or train a tester " +
           "if harm requires different probes in successive turns, since a search repeats one probe",
       );
     }
@@ -158,8 +160,8 @@ function natsOrNone(text: string): number | "none" {
 }
 
 /**
- * The openers that are no test prompts, by their texts: a probe that was chosen on a test prompt would be measured by what it
- * was chosen for.
+ * The openers that are not test prompts, by their texts: a probe chosen on a test prompt would be evaluated on what it
+ * was chosen by.
  *
  * @throws UsageError if none is left
  */
@@ -169,7 +171,8 @@ function openersBeside(openers: readonly Prompt[], prompts: readonly Prompt[], o
   const left = openers.filter((opener) => !tested.has(textOf(opener)));
   if (left.length === 0) {
     throw new UsageError(
-      "prompts.train: every prompt is also in prompts.test, and probes chosen on test prompts cannot be evaluated on them; " +
+      "prompts.train: every prompt is also in prompts.test, and probes chosen on test prompts cannot be " +
+        "evaluated on them; " +
         "use other prompts for one of the two",
     );
   }
@@ -179,14 +182,14 @@ function openersBeside(openers: readonly Prompt[], prompts: readonly Prompt[], o
       `${removed} of ${openers.length} training prompts are also test prompts, which the search skips`,
     );
   }
-  // An opener that is listed twice shows nothing new the second time.
+  // A duplicate opener adds no information.
   return [...new Map(left.map((opener) => [textOf(opener), opener])).values()];
 }
 
 const rolloutsOf = ({ evaluation }: Configuration, prompts: readonly Prompt[]): number =>
   Math.min(evaluation.rollouts ?? Infinity, evaluation.repeats * prompts.length);
 
-/** The probe of each rollout, which it says at each turn, as it was tried: each prompt and each repeat begins with the next one. */
+/** The probe that each rollout repeats at each turn, as it was tried: each prompt and each repeat uses the next one. */
 function takingTurns(
   texts: readonly string[],
   { prompts, rollouts, depth }: { prompts: number; rollouts: number; depth: number },
@@ -197,7 +200,7 @@ function takingTurns(
   });
 }
 
-/** A tester that is a list of probes, by its texts: the model that they were sampled from is another one. */
+/** Identity of a tester that is a list of probes, by its texts: not that of the model they were sampled from. */
 function identityOf({ models, system }: Configuration, texts: readonly string[]) {
   const { tester } = models as { tester?: ModelSetting };
   const name = (tester === undefined ? null : checkpointOf(tester)) ?? system?.type;

@@ -93,7 +93,7 @@ export function serveCommand(streams: Streams) {
     .action(async (options) => {
       const output = createOutput(streams, { quiet: options.quiet });
       const { path, format, date, sampling, ...kept } = await chosenModel(options, output);
-      // Those of a configuration were told when it was read.
+      // Notes about those of a configuration were printed when it was read.
       if (options.model !== undefined) noteHubModel("--model", path, output);
       const token = tokenFrom(options.tokenEnv);
       const prompts =
@@ -164,13 +164,13 @@ interface ChosenModel {
   targetTokenizer?: string;
 }
 
-/** The checkpoint, how it reads conversations, and how it speaks where a request does not say. */
+/** The checkpoint, its conversation format, and its default sampling settings. */
 async function chosenModel({ model, config, role }: ModelChoice, output: Output): Promise<ChosenModel> {
   // Templates that write a date get today's, unless the configuration has one.
   const today = new Date();
   if (config === undefined) {
     if (model === undefined) throw new UsageError("serve: needs --model, or a --config that has one");
-    // A tester speaks as in a run whose configuration does not say; a target by the API's defaults.
+    // A tester uses the default sampling of a run; a target the API's defaults.
     const sampling = role === "tester" ? DEFAULT_SAMPLING : {};
     return { path: model, format: {}, date: today, sampling, inferenceDtype: "float32" };
   }

@@ -97,10 +97,10 @@ export function settingsOf(grid: readonly string[], seeds: number): Setting[] {
 }
 
 /**
- * Trains all runs, each in a process and a folder of its own. Runs that are complete are kept, others resumed: so the same command
- * goes on where it was stopped.
+ * Trains all runs, each in its own process and folder. Completed runs are kept, others resumed: the same command
+ * resumes a stopped sweep.
  *
- * @throws AstraError for runs that failed, NoVerdictError for runs without a verdict; the others are summed up before
+ * @throws AstraError for failed runs, NoVerdictError for runs without a verdict; the others are summarized first
  */
 export async function runSweep(sweep: Sweep, output: Output, signal: AbortSignal): Promise<void> {
   const { settings, seeds, folder, jobs } = sweep;
@@ -120,7 +120,7 @@ export async function runSweep(sweep: Sweep, output: Output, signal: AbortSignal
       output.note(`${run.folder}: ${runs.length - waiting.length} of ${runs.length}`);
       const code = await trainOne(sweep, run, signal);
       codes.set(run.folder, code);
-      // Nothing that is wrong with the configuration gets better with another seed.
+      // An invalid configuration fails with every seed.
       if (code === EXIT.usage) waiting.length = 0;
     }
   };
@@ -154,7 +154,7 @@ function trainOne(
   signal: AbortSignal,
 ): Promise<number> {
   const settings = [...set, ...setting.texts, `seed=${seed}`].flatMap((text) => ["--set", text]);
-  // Processes side by side share the processors.
+  // Concurrent processes share the processors.
   const threads = String(Math.max(1, Math.floor(availableParallelism() / jobs)));
   const env = { ...(jobs > 1 ? { OMP_NUM_THREADS: threads } : {}), ...process.env };
   return runProgram([...trainArguments(config, folder), "--quiet", ...settings], signal, env);
@@ -181,7 +181,7 @@ export function sweepReport({
       const middle = written(format, statistics.mean(known));
       const interval = statistics.seedInterval(known);
       if (interval !== null) return `${middle} (${between(format, interval)})`;
-      // Equal figures have no spread to judge by, and one or two are too few.
+      // Equal figures have no spread, and one or two are too few.
       return known.length < 3 ? `${middle} (too few runs)` : `${middle} (all equal)`;
     };
     return [setting.name === "" ? "all" : setting.name, String(summaries.length), ...SEED_FIGURES.map(cell)];

@@ -31,7 +31,7 @@ import { Progress } from "./progress.js";
 interface TextCommand<Row, Flags> {
   name: string;
   description: string;
-  /** What is easily mistaken, below the help. */
+  /** Common pitfalls, below the help. */
   notes?: string;
   /** Describes an input line, for the help and the message about an empty file. */
   shape: string;
@@ -122,8 +122,10 @@ export const logprobsCommand = textCommand<{ context: string; continuation: stri
   description:
     "Log-probabilities of continuations: one JSON line {contextIds, continuationIds, logprobs, cut?}",
   notes:
-    "Context and continuation are tokenized separately. A SentencePiece tokenizer begins each text with a space (▁), so that a " +
-    'continuation of "at" after "c" is read as " at"; continuationIds are the ids that were scored. cut: the number of the context\'s ' +
+    "Context and continuation are tokenized separately. A SentencePiece tokenizer begins each text with a " +
+    "space (▁), so that a " +
+    'continuation of "at" after "c" is read as " at"; continuationIds are the ids that were scored. cut: the ' +
+    "number of the context's " +
     "oldest tokens that were dropped because they do not fit the model's context window.",
   shape: '{"context": …, "continuation": …}',
   row: z.object({ context: z.string(), continuation: z.string() }),

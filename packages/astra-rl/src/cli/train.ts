@@ -85,12 +85,13 @@ async function sweep(config: string, options: TrainOptions, output: Output): Pro
   const given = await readCommandConfiguration(config, { set, trains: true }, output);
   if (json || resume) {
     throw new UsageError(
-      `--${json ? "json" : "resume"}: applies to a single run; with --seeds and --grid, run the same command again to resume`,
+      `--${json ? "json" : "resume"}: applies to a single run; with --seeds and --grid, run the same command ` +
+        `again to resume`,
     );
   }
   const chosen = seeds ?? [given.seed];
   const settings = settingsOf(grid, chosen.length);
-  // A mistake is told before any run.
+  // Errors are reported before any run.
   for (const { texts } of settings) {
     const overrides = [...(set ?? []), ...texts.map(parseOverride)];
     await readConfiguration(config, { overrides, trains: true });
@@ -136,7 +137,7 @@ async function train(
     const dated = withToday(wanted, await distributed.fromRankZero(new Date()));
     const prompts = await loadPrompts(dated, "train", downloadNotes(output));
     system = await assembleSystem<System>(dated, downloadNotes(output));
-    // What an earlier process spent counts from the first call on.
+    // What an earlier process spent counts from the first call.
     if (resume) journal = await keepAnswersOf(system, join(folder, ANSWERS), output);
     const { formats, servers } = await introduceModels(system, output, prompts);
     const configuration = withSettled(formats.readsDate ? dated : wanted, system);
@@ -161,7 +162,7 @@ async function train(
           lock ??= prepareRunFolder(folder, () => writeResolvedConfiguration(folder, configuration));
           lock.check();
         }
-        // The files of the other ranks lie in it, too.
+        // It also contains the files of the other ranks.
         await distributed.barrier();
         journal ??= await keepAnswersOf(trained, join(folder, ANSWERS), output);
         const change = resume ? engineChange(folder) : null;
@@ -179,14 +180,14 @@ async function train(
     if (lastEvaluation && lastEvaluation.details.length > 0)
       for (const line of foundReport(lastEvaluation)) output.note(line);
     if (!isFirst) return;
-    // Hardening trains the target in the tester's place: it is no tester, and holds no conversations with one.
+    // Hardening trains the target as the tester: it is not a tester, and has no conversations with one.
     const isTarget = isSilent(given.models.target);
     if (!isTarget) writeCard(folder);
     const evaluated = lastEvaluation
       ? doubtsOfFigures(doubtsOfEvaluation(lastEvaluation.summary)).map(inEvaluation)
       : [];
     const metrics = metricsOf(folder);
-    // Reasons why the training says nothing about the target.
+    // Reasons why the training is inconclusive about the target.
     const doubts = [...doubtsOfTraining(metrics), ...evaluated];
     const tags = ["best", "last"].filter((tag) => existsSync(join(folder, "checkpoints", tag)));
     const checkpoints = tags.map((tag) => join(folder, "checkpoints", tag));
@@ -222,11 +223,11 @@ const inEvaluation = (doubt: Doubt): Doubt => ({
   reason: `in the last evaluation ${doubt.reason}`,
 });
 
-/** The steps of a run; none where a custom trainer writes no metrics.jsonl. */
+/** The steps of a run; none if a custom trainer writes no metrics.jsonl. */
 function metricsOf(folder: string): MetricsRecord[] {
   const file = join(folder, "metrics.jsonl");
   return existsSync(file) ? parseMetricsLines(readFileSync(file, "utf8"), file) : [];
 }
 
-/** Whether a target says nothing, as in the training of a target that is hardened. */
+/** Whether the target is silent, as in hardening. */
 const isSilent = (target: unknown): boolean => (target as { type?: unknown } | undefined)?.type === "silent";

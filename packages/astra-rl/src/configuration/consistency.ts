@@ -12,14 +12,15 @@ export const misfitOf = async (configuration: Configuration, trains: boolean): P
   tooManyTurns(configuration) ??
   (trains ? (remoteTester(configuration) ?? (await algorithmMisfit(configuration))) : null);
 
-/** A tester is trained by its weights, which a server keeps to itself. */
+/** Training changes the tester's weights, which a server does not allow. */
 function remoteTester({ models }: Configuration): Misfit | null {
   const { type } = (models.tester ?? {}) as { type?: string };
   if (type === undefined) return null;
   return {
     path: ["models", "tester"],
     message:
-      "a tester that is trained must be a checkpoint, since training changes its weights, which a server does not allow; " +
+      "a tester that is trained must be a checkpoint, since training changes its weights, which a server does " +
+      "not allow; " +
       "`rollout` and `eval` accept a model on a server",
   };
 }

@@ -29,7 +29,8 @@ const scoreCache = z.strictObject({
     .optional()
     .meta({ ...FREE, path: "output" })
     .describe(
-      "JSON Lines file from which scores are read and to which they are added; several runs may share it. Default: none",
+      "JSON Lines file from which scores are read and to which they are added; several runs may share it. " +
+        "Default: none",
     ),
   size: z
     .int()

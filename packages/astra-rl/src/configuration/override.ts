@@ -60,7 +60,7 @@ export function applyOverrides(content: Record<string, unknown>, overrides: read
       const section = inside as Record<string | number, unknown>;
       if (depth === path.length - 1) {
         const former = Object.hasOwn(section, step) ? section[step] : undefined;
-        // Another checkpoint is still read in the way that the section describes.
+        // Another checkpoint keeps the conversation format of the section.
         if (typeof value === "string" && hasPath(former)) define(former, "path", value);
         else define(section, step, value);
         break;

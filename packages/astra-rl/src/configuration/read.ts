@@ -80,7 +80,7 @@ export const stringifyConfiguration = (configuration: Configuration): string =>
   stringify(configuration, { lineWidth: 110 });
 
 /**
- * Without a `scorer`, the models of the package are judged by the scorer that was made for them, and a system of its own by its
+ * Without a `scorer`, the included models are scored by the scorer that was made for them, and a custom system by its
  * own reward. What counts as harm in other models is the user's choice.
  */
 function chooseScorer(configuration: Configuration, source: Source): void {
@@ -94,8 +94,10 @@ function chooseScorer(configuration: Configuration, source: Source): void {
   if ([models.target, ...models.otherTargets].every(isOurs)) return;
   throw source.mistake(
     ["scorer"],
-    "is required for targets other than the embedded ones, since it defines what counts as harm: {type: detoxify} for toxicity, {type: " +
-      "llama-guard}, {type: classifier, …}, {type: judge, …}, a keyword list, or a custom module; {type: embedded} detects only mild " +
+    "is required for targets other than the embedded ones, since it defines what counts as harm: {type: " +
+      "detoxify} for toxicity, {type: " +
+      "llama-guard}, {type: classifier, …}, {type: judge, …}, a keyword list, or a custom module; {type: " +
+      "embedded} detects only mild " +
       "English insults",
   );
 }
@@ -218,7 +220,8 @@ function withHashes(
     const before = recorded[file] ?? sha256;
     if (before === sha256) continue;
     throw new UsageError(
-      `${source.place(["modules", file])}: ${file} has changed since this was written (SHA-256 ${before}, now ${sha256}); ` +
+      `${source.place(["modules", file])}: ${file} has changed since this was written (SHA-256 ${before}, now ` +
+        `${sha256}); ` +
         "restore it, or delete this line to accept the change",
     );
   }

@@ -1,9 +1,11 @@
 import { formsOf, limitsOf, type JsonSchema } from "../options/index.js";
 import { rootSchema } from "./json-schema.js";
 
-const HEAD = `# Configuration
+const HEAD =
+  `# Configuration
 
-All keys of a configuration file, generated from the schema (\`npm run schema\`); \`astra-rl init\` writes a file with all of them.
+All keys of a configuration file, generated from the schema (\`npm run schema\`); \`astra-rl init\` writes a ` +
+  `file with all of them.
 On the command line, set any key by \`--set section.key=value\`. Paths in a file are relative to the file, those of
 the command line to the working directory. A key marked _free_ may be changed when a run is resumed; one marked _content_ may
 name another file with the same content; every other one must be as it was.

@@ -79,28 +79,35 @@ const lora = z.strictObject({
 
 const models = z.strictObject({
   tester: tester.describe(
-    "The model to train, which generates probes. A folder in Hugging Face format, a hub id, embedded:chatter, embedded:chat or " +
-      "embedded:desk; or a section with one of these as its path, and the model's conversation format; for rollouts and " +
+    "The model to train, which generates probes. A folder in Hugging Face format, a hub id, embedded:chatter, " +
+      "embedded:chat or " +
+      "embedded:desk; or a section with one of these as its path, and the model's conversation format; for " +
+      "rollouts and " +
       "evaluations only, a model on a server: {type: openai, …}",
   ),
   target: target.describe(
-    "The model under test, which generates responses. A folder, a hub id, embedded:chatter, embedded:chat or embedded:desk; a custom " +
-      "model, ./file.js#name, or a section with this as its type, and its options; a section with the checkpoint as its " +
+    "The model under test, which generates responses. A folder, a hub id, embedded:chatter, embedded:chat or " +
+      "embedded:desk; a custom " +
+      "model, ./file.js#name, or a section with this as its type, and its options; a section with the " +
+      "checkpoint as its " +
       "path, and its conversation format; or a model on a server: {type: openai, …}",
   ),
   otherTargets: z.array(target).default([]).describe("Additional models under test, besides target"),
   likelihood: likelihood
     .optional()
     .describe(
-      "Computes the likelihood of probes if the target cannot; generates no text. The tester's checkpoint needs no additional memory. " +
-        "A server can be used if it returns log-probabilities of prompts, as vLLM does: {type: openai, api: completions, …}. " +
+      "Computes the likelihood of probes if the target cannot; generates no text. The tester's checkpoint " +
+        "needs no additional memory. " +
+        "A server can be used if it returns log-probabilities of prompts, as vLLM does: {type: openai, api: " +
+        "completions, …}. " +
         "Default: the target",
     ),
   targetReads: z
     .enum(TARGET_READS)
     .default("conversation")
     .describe(
-      "What the target reads before it responds. probe: only the probe, without the conversation before it, for prompts " +
+      "What the target reads before it responds. probe: only the probe, without the conversation before it, " +
+        "for prompts " +
         "that are meant for the tester only",
     ),
   otherTesters: z
@@ -125,7 +132,8 @@ const models = z.strictObject({
   lora: lora
     .optional()
     .describe(
-      "Train a low-rank adapter on frozen weights, which target and baseline may share; if the tester is an adapter, that " +
+      "Train a low-rank adapter on frozen weights, which target and baseline may share; if the tester is an " +
+        "adapter, that " +
         "one is trained further, with its rank, alpha and targetModules. Default: train all weights",
     ),
   testerTokenizer: model
@@ -141,7 +149,8 @@ const models = z.strictObject({
   baselineDevice: deviceSchema
     .optional()
     .describe(
-      "Device of the baseline; on a device other than the tester's, it needs a separate copy of the weights. Default: device",
+      "Device of the baseline; on a device other than the tester's, it needs a separate copy of the weights. " +
+        "Default: device",
     ),
   date: z.iso
     .date("must be a date such as 2026-02-03")
@@ -163,7 +172,8 @@ const models = z.strictObject({
     .boolean()
     .default(false)
     .describe(
-      "Updates store only the activations between layers and compute each layer twice: less memory, a third more computation, " +
+      "Updates store only the activations between layers and compute each layer twice: less memory, a third " +
+        "more computation, " +
         "the same gradients. CPU only",
     ),
 });
@@ -173,7 +183,8 @@ const promptSource = (meta: Record<string, string>) => z.string().min(1).default
 const prompts = z.strictObject({
   train: promptSource(SAME_CONTENT).describe(
     "Prompts from which training episodes start: a file (.json, .jsonl, .csv, .txt, .parquet, .arrow), a file on the " +
-      'hub (hf://datasets/owner/name/path), a data set by its name (convokit-reddit-train), or "embedded" for those that ' +
+      'hub (hf://datasets/owner/name/path), a data set by its name (convokit-reddit-train), or "embedded" for ' +
+      "those that " +
       "come with the package",
   ),
   dev: promptSource(SAME_CONTENT).describe("Prompts of the periodic evaluations during training"),
@@ -238,14 +249,16 @@ const evaluationSection = (modules: ModuleTypes) =>
       .default(1)
       .meta(FREE)
       .describe(
-        "Rollouts per prompt in eval. With more than one, the chance of a success within several attempts is estimated; intervals then " +
+        "Rollouts per prompt in eval. With more than one, the chance of a success within several attempts is " +
+          "estimated; intervals then " +
           "count prompts, not rollouts",
       ),
     depth: whole(1)
       .optional()
       .meta(FREE)
       .describe(
-        "Turns per evaluation rollout. Default: sampler.depth; in later turns, which training never reaches, a tester may drift to unlikely probes",
+        "Turns per evaluation rollout. Default: sampler.depth; in later turns, which training never reaches, " +
+          "a tester may drift to unlikely probes",
       ),
     threshold: positive
       .max(1)
@@ -258,14 +271,16 @@ const evaluationSection = (modules: ModuleTypes) =>
       .default([])
       .meta(FREE)
       .describe(
-        "Texts that the scorer must find harmful, scored as responses in eval. If no harm was found, they show that the scorer " +
+        "Texts that the scorer must find harmful, scored as responses in eval. If no harm was found, they " +
+          "show that the scorer " +
           "can detect harm; without them, gate is inconclusive in that case",
       ),
     secondScorer: nestedSections(modules)
       .scorer.optional()
       .meta(FREE)
       .describe(
-        "A scorer of the responses that is not used in training: success by both scorers is reported, and where they disagree. Default: none",
+        "A scorer of the responses that is not used in training: success by both scorers is reported, and " +
+          "where they disagree. Default: none",
       ),
   });
 
@@ -289,8 +304,10 @@ function rewardSchema(modules: ModuleTypes) {
         .enum(REWARD_PRESETS)
         .optional()
         .describe(
-          "elicitation: harm of the response minus harm of the probe and its mean NLL above the free amount; paper: harm, including that of the probe, minus " +
-            `mean NLL; toolbox: harm plus the probability of the probe. Default: ${DEFAULT_PRESET}, unless terms are given`,
+          "elicitation: harm of the response minus harm of the probe and its mean NLL above the free amount; " +
+            "paper: harm, including that of the probe, minus " +
+            `mean NLL; toolbox: harm plus the probability of the probe. Default: ${DEFAULT_PRESET}, unless ` +
+            `terms are given`,
         ),
       responseWeight: weight("responseWeight", "the response's harm"),
       probeWeight: weight("probeWeight", "the probe's harm, as a penalty"),
@@ -303,7 +320,8 @@ function rewardSchema(modules: ModuleTypes) {
         .unwrap()
         .optional()
         .describe(
-          "Preset elicitation: nats per token that are not penalized. Default start: the mean over the probes of the first experience",
+          "Preset elicitation: nats per token that are not penalized. Default start: the mean over the probes " +
+            "of the first experience",
         ),
       terms: z
         .array(kindSchema("term", modules))
@@ -331,7 +349,8 @@ function rewardSchema(modules: ModuleTypes) {
         const others = REWARD_PRESETS.filter((name) => presetHas(name, key));
         issue(
           key,
-          `is not an option of the preset ${chosen}; ${others.join(" and ")} ${others.length === 1 ? "has" : "have"} it`,
+          `is not an option of the preset ${chosen}; ${others.join(" and ")} ` +
+            `${others.length === 1 ? "has" : "have"} it`,
         );
       }
     });
@@ -382,7 +401,8 @@ export function configurationSchema(modules: ModuleTypes = {}) {
       .default([])
       .meta(FREE)
       .describe(
-        "Additional loggers for the metrics of each step, which metrics.jsonl always contains. A logger that fails never ends training",
+        "Additional loggers for the metrics of each step, which metrics.jsonl always contains. A logger that " +
+          "fails never ends training",
       ),
     trainer: moduleSection
       .meta({ kind: "trainer" })
@@ -398,7 +418,8 @@ export function configurationSchema(modules: ModuleTypes = {}) {
       .optional()
       .meta(FREE)
       .describe(
-        "Written by runs: the modules that `type:` names, with the SHA-256 of each; a module that has changed since is " +
+        "Written by runs: the modules that `type:` names, with the SHA-256 of each; a module that has changed " +
+          "since is " +
           "refused",
       ),
   });

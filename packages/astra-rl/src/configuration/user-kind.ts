@@ -129,7 +129,9 @@ const RULES: { [R in Role]: RoleRules<R> } = {
     methods: ["rolloutPromptWithTester", "rolloutPromptWithTarget", "advance", "parameters"],
   },
   target: {
-    wanted: `a Model (an object with the methods generate, release and dispose, a name, role: "target", work, and tellsLikelihood, with logprobs if that is true)`,
+    wanted:
+      `a Model (an object with the methods generate, release and dispose, a name, role: "target", work, ` +
+      `and tellsLikelihood, with logprobs if that is true)`,
     methods: ["generate", "release", "dispose"],
     adapt: (made: unknown) => (isTarget(made) ? made : null),
   },
@@ -324,7 +326,8 @@ class BorrowedEmbedder extends Embedder {
     const { similarity } = inner;
     if (!(typeof similarity === "number" && similarity > 0 && similarity <= 1)) {
       throw new UsageError(
-        `${this.name}: similarity, the minimum cosine at which two texts count as variants of each other, must be above 0 and at ` +
+        `${this.name}: similarity, the minimum cosine at which two texts count as variants of each other, ` +
+          `must be above 0 and at ` +
           `most 1, got ${describeValue(similarity)}`,
       );
     }

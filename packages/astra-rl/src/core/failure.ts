@@ -7,8 +7,8 @@ import { DeadlineError } from "./within.js";
 const NEVER_DATA = [UsageError, TorchError, NotFiniteError, ContractError, ReferenceError];
 
 /**
- * Why a server gave no answer: its content filter, reasoning without an answer, an answer that is none, an error status, no
- * connection, or no answer in time.
+ * Why a server gave no answer: its content filter, reasoning without an answer, an invalid answer, an error status, no
+ * connection, or a timeout.
  */
 export const failureCause = z.enum(["filtered", "reasoning", "answer", "status", "connection", "timeout"]);
 export type FailureCause = z.infer<typeof failureCause>;

@@ -13,12 +13,12 @@ export { Conversation, Message, type From, type Sampled } from "@astra-rl/lm";
 export const RESPONSE_NOTES = ["refused", "unfiltered", "unfinished"] as const;
 
 /**
- * What a server says about its answer. refused: the answer is marked as a refusal. unfiltered: the content filter failed, so
+ * A server's note on its answer. refused: the answer is marked as a refusal. unfiltered: the content filter failed, so
  * that the answer was not filtered. unfinished: it ended at its maximum length.
  */
 export type ResponseNote = (typeof RESPONSE_NOTES)[number];
 
-/** A message with a note of the server that gave it. */
+/** A message with its server's note. */
 export class NotedMessage extends Message {
   constructor(
     from: "tester" | "target",

@@ -11,7 +11,7 @@ import {
   type Tensor,
 } from "@astra-rl/torch";
 
-/** Where parameters without a format of their own lie in a checkpoint. */
+/** The file of parameters without a specific format in a checkpoint. */
 const fileIn = (folder: string) => join(folder, "state", "parameters.safetensors");
 
 /** Writes parameters, numbered in their order, to a folder. */

@@ -37,7 +37,7 @@ export abstract class Sampler<S = Conversation, A = Message> {
   }
 
   /**
-   * An override takes its draws from its start, too, where it is called directly: calls without keys inside it belong
+   * An override that is called directly also takes its draws from its start: calls without keys inside it belong
    * to that episode.
    */
   #drawOverrides(): void {
@@ -58,7 +58,7 @@ export abstract class Sampler<S = Conversation, A = Message> {
     }
   }
 
-  /** Undefined for a sampler without a sequence of its own: an override may have another default. */
+  /** Undefined for a sampler without its own sequence: an override may have another default. */
   #ownNext(): EpisodeSeed | undefined {
     return overrides(this, Sampler.prototype, "nextEpisode") ? this.nextEpisode() : undefined;
   }
@@ -199,8 +199,8 @@ export abstract class Sampler<S = Conversation, A = Message> {
   }
 
   /**
-   * Called once per experience with the finished training graphs in episode order, for samplers that remember what was
-   * found. State kept here must be part of `getState`.
+   * Called once per experience with the finished training graphs in episode order, for samplers that remember earlier
+   * findings. State kept here must be part of `getState`.
    */
   async observe(_graphs: readonly Graph<S, A>[]): Promise<void> {}
 

@@ -132,12 +132,13 @@ export abstract class System<S = Conversation, A = Message> extends Stateless {
     }
     if (need !== "values" || hasValues(this)) return null;
     return (
-      "provides no values; load an HFASTSystem with valueHead: true, give an ASTSystem a tester with a value head, or write a " +
+      "provides no values; load an HFASTSystem with valueHead: true, give an ASTSystem a tester with a value " +
+      "head, or write a " +
       "method value (see ValueFunctionSystem)"
     );
   }
 
-  /** Whether `saveTester` writes a tester in a format of its own, which other tools may load; false for the default. */
+  /** Whether `saveTester` writes a tester in a specific format, which other tools may load; false for the default. */
   get storesTester(): boolean {
     return overrides(this, System.prototype, "saveTester");
   }
@@ -156,8 +157,8 @@ export abstract class System<S = Conversation, A = Message> extends Stateless {
   async testerUpdated(): Promise<void> {}
 
   /**
-   * Called once per experience with the finished training graphs in episode order, for rewards that remember what was
-   * tried.
+   * Called once per experience with the finished training graphs in episode order, for rewards that remember earlier
+   * probes.
    */
   async observe(_graphs: readonly Graph<S, A>[]): Promise<void> {}
 
@@ -360,7 +361,7 @@ export abstract class ValueFunctionSystem<S = Conversation, A = Message> extends
 }
 
 /**
- * Whether a system has a value function, whatever its class: it has a method `value`, and `tellsValues` is not false.
+ * Whether a system has a value function: a method `value`, and `tellsValues` is not false.
  * Systems whose models may lack a value head use `tellsValues`.
  */
 export function hasValues<S, A>(system: System<S, A>): system is ValueFunctionSystem<S, A> {

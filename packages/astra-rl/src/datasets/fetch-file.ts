@@ -49,7 +49,8 @@ export async function fetchFile(
     const found = fileDigest(path);
     if (sha256 !== undefined && found !== sha256) {
       throw new UsageError(
-        `${path}: is not the expected file of ${title} (SHA-256 ${found} instead of ${sha256}); delete it to fetch it again`,
+        `${path}: is not the expected file of ${title} (SHA-256 ${found} instead of ${sha256}); delete it to ` +
+          `fetch it again`,
       );
     }
     pin(path, found);

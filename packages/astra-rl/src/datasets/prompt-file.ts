@@ -13,7 +13,7 @@ export interface PromptFileOptions {
 /** A text that starts an episode, or a conversation that it continues. */
 export type Prompt = PromptOf<Conversation>;
 
-/** The text of a prompt, a line for each message, for models that are not told who says what. */
+/** The text of a prompt, a line for each message, for models without speakers. */
 export const promptText = (prompt: Prompt): string =>
   typeof prompt === "string"
     ? prompt
@@ -30,7 +30,7 @@ const EXTENSIONS = ".json, .jsonl, .csv, .txt, .parquet or .arrow";
  * .parquet; .arrow in both formats), or one prompt per line (.txt; empty lines are skipped).
  *
  * A prompt is a string, or an object or row with the prompt in a column. A list of messages `{"role": …, "content":
- * …}` becomes a conversation: what the user says is the tester's, what the assistant says the target's, and a user's last
+ * …}` becomes a conversation: user messages are the tester's, assistant messages the target's, and a user's last
  * message the prompt. A single message of a user becomes its text.
  *
  * @throws UsageError that names the file and the position in it

@@ -1,4 +1,4 @@
-// What was found, in the formats of other tools. Must not know: models, training, the command line.
+// Found attacks in the formats of other tools. Must not know: models, training, the command line.
 export {
   attacksOfEvaluation,
   attacksOfGraph,

@@ -28,10 +28,10 @@ export interface HTTPModelOptions {
   where?: string;
 }
 
-/** Values that change no answer, of options that an API may lack. */
+/** Neutral values of options that an API may lack. */
 const NEUTRAL = { minNewTokens: 0, repetitionPenalty: 1 } as const;
 
-/** Most tokens of an answer to the probe. */
+/** Maximum tokens of an answer to the probe. */
 const PROBE_TOKENS = 8;
 
 /**
@@ -44,7 +44,7 @@ export class HTTPModel extends ServedModel implements Model {
   readonly tellsLikelihood = false;
   readonly #sampling: Required<Sampling>;
 
-  /** @throws UsageError for invalid options, sampling that no server offers, and environment variables that are not set */
+  /** @throws UsageError for invalid options, unsupported sampling, and environment variables that are not set */
   constructor(
     name: string,
     readonly role: "tester" | "target",
@@ -67,7 +67,7 @@ export class HTTPModel extends ServedModel implements Model {
     this.#sampling = resolved;
   }
 
-  /** Whether equal conversations are to get equal answers. */
+  /** Whether equal conversations get equal answers. */
   get isGreedy(): boolean {
     const { greedy, topK } = this.#sampling;
     return greedy || topK === 1;
@@ -102,7 +102,7 @@ export class HTTPModel extends ServedModel implements Model {
     const key = [seed, episode, node, draw];
     const asked = this.#asked(conversation);
     const request = this.#request(asked, seedOf(key), this.#sampling, traits);
-    // What the server takes may differ after a restart; what was asked does not.
+    // The server's parameters may differ after a restart; the request does not.
     const what = [role, key, "prompt" in asked ? asked.prompt : asked.messages, this.#sampling];
     const reply = await this.reply(what, request);
     if (reply.answer === undefined) return { ...reply.failure, stage: role };
@@ -129,7 +129,7 @@ export class HTTPModel extends ServedModel implements Model {
   }
 }
 
-/** A tester behind a server: it speaks, but has no weights to train. */
+/** A tester behind a server: it generates, but has no weights to train. */
 export class HTTPTester extends HTTPModel implements Tester {
   readonly device: Device = "cpu";
   readonly tellsValues = false;
@@ -165,6 +165,6 @@ export class HTTPTester extends HTTPModel implements Tester {
   }
 }
 
-/** 31 bits, which every server takes. */
+/** 31 bits, which every server accepts. */
 const seedOf = (key: readonly number[]) =>
   createHash("sha256").update(JSON.stringify(key)).digest().readUInt32BE(0) >>> 1;

@@ -1,4 +1,4 @@
-// Checkpoints in memory, each loaded once for all its roles. Must not depend on what a model is used for.
+// Checkpoints in memory, each loaded once for all its roles. Must not depend on the use of a model.
 export { fastestTypes, type ComputeTypes, type ComputeTypesChoice } from "./compute-types.js";
 export {
   ModelShelf,

@@ -13,7 +13,7 @@ import { z } from "zod";
 
 const label = z.string().optional();
 
-/** How a local model reads and continues conversations. */
+/** The conversation format of a local model. */
 export const modelFormatShape = {
   format: z
     .enum(["auto", "plain", "chat"])
@@ -70,12 +70,12 @@ export function checkModelFormat(given: z.output<typeof modelFormat>, issue: For
 export const modelFormat = z.strictObject(modelFormatShape);
 export type ModelFormat = z.input<typeof modelFormat>;
 
-/** A checkpoint (see `ModelSource`) and how it reads conversations. */
+/** A checkpoint (see `ModelSource`) with its conversation format. */
 export interface FormattedModel extends ModelFormat {
   path: string | LoadedCausalLM;
 }
 
-/** How a model reads conversations, without which model it is; nothing for a model that is named alone. */
+/** The conversation format of a model without its path; empty for a plain model name. */
 export function formatOf(given: unknown): ModelFormat {
   if (typeof given !== "object" || given === null || !("path" in given)) return {};
   const { path: _path, ...format } = given as FormattedModel;
@@ -86,7 +86,7 @@ export function formatOf(given: unknown): ModelFormat {
  * The format of a model.
  *
  * @param where begins messages, such as "models.target"
- * @param date what templates that write the date get
+ * @param date the date for templates that write it
  * @throws UsageError for a chat format without a template, and for a template that cannot be used
  */
 export function makeFormat(

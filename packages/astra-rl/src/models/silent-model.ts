@@ -3,7 +3,7 @@ import { z } from "zod";
 import { Message, type Conversation, type Model, type Work } from "../core/index.js";
 import { defineKind } from "../kinds/index.js";
 
-/** Says the same few dots in every conversation: for training in which only what the tester says counts. */
+/** Responds "…" in every conversation: for training in which only the tester's messages count. */
 export class SilentModel implements Model {
   readonly role = "target";
   readonly tellsLikelihood = false;

@@ -114,7 +114,8 @@ const TABLE = [
     key: "harmless_probe_success_rate",
     label: "Success with harmless probes only",
     explanation:
-      "Rollouts with a response at or above the harm threshold and no probe as harmful up to it: the tester elicited the harm without writing it first.",
+      "Rollouts with a response at or above the harm threshold and no probe as harmful up to it: the tester " +
+      "elicited the harm without writing it first.",
     row: "  with harmless probes only",
     heading: "with harmless probes",
     card: {
@@ -203,7 +204,8 @@ const TABLE = [
     key: "effective_clusters",
     label: "Effective number of clusters",
     explanation:
-      "The exponential of the entropy of the cluster sizes: the number of equally large clusters with the same diversity.",
+      "The exponential of the entropy of the cluster sizes: the number of equally large clusters with the " +
+      "same diversity.",
     row: null,
     value: ({ diversity }) => diversity?.effective_clusters ?? null,
     isMeasured: hasDiversity,

@@ -143,7 +143,8 @@ export function doubtsOfRollouts(evidence: EvaluationEvidence): Doubt[] {
     doubts.push(doubt("controls-missed", reason));
   } else if (scoredTexts > 0 && harmfulTexts === 0 && controls === 0) {
     const reason =
-      `none of ${scoredTexts} texts reached the threshold, so it is unknown whether the scorer can detect harm; list texts ` +
+      `none of ${scoredTexts} texts reached the threshold, so it is unknown whether the scorer can detect ` +
+      `harm; list texts ` +
       "that it must detect in evaluation.controls";
     doubts.push(doubt("scorer-never-fires", reason));
   }

@@ -5,7 +5,7 @@ import { visible } from "./visible.js";
 
 type Share = { estimate: number; lower: number; upper: number } | null;
 
-/** How the scorers of an evaluation compare with people, as lines of a terminal. */
+/** Comparison of an evaluation's scorers with human labels, as lines of a terminal. */
 export function auditReport({ nAudited, nHarmful, scorers }: Audit): string[] {
   const heading = ["", ...scorers.map(({ scorer }) => visible(scorer))];
   const row = (label: string, of: (audit: ScorerAudit) => string) => [label, ...scorers.map(of)];
@@ -36,7 +36,8 @@ export function auditReport({ nAudited, nHarmful, scorers }: Audit): string[] {
     ...(unknown
       ? [
           "",
-          "–: there are no human labels of rollouts that the scorer calls successes, or of the others; label more rollouts",
+          "–: there are no human labels of rollouts that the scorer calls successes, or of the others; label " +
+            "more rollouts",
         ]
       : []),
   ];

@@ -21,7 +21,7 @@ const harm = (detail: EvaluationDetail) =>
 
 /**
  * The successful rollouts without duplicate probes: those with harmless probes only first, then by probe likelihood,
- * since likely probes are the ones a deployed model will meet.
+ * since likely probes are the ones that a deployed model will encounter.
  */
 export function foundConversations(record: Evaluated, count: number): EvaluationDetail[] {
   const nll = (detail: EvaluationDetail) => {
@@ -91,14 +91,14 @@ function verdictLines({ summary }: Pick<Evaluated, "summary">): string[] {
     : [`${visible(noVerdict(doubts))}; the conversations found remain valid.`, ""];
 }
 
-/** A line for each doubt about the measurement: the figures hold, but are no evidence of safety. */
+/** A line for each doubt about the measurement: the figures hold, but are not evidence of safety. */
 export const doubtLines = ({ summary }: Pick<Evaluated, "summary">): string[] =>
   doubtsOfMeasurement(doubtsOfEvaluation(summary)).map(
     ({ rule, reason }) => `Doubtful (${rule}): ${visible(reason)}.`,
   );
 
 /**
- * The last part of a report: the most likely conversations that led to harm, and those about which scorers disagree.
+ * The last part of a report: the most likely conversations that led to harm, and those on which scorers disagree.
  *
  * @param order ends the heading
  */
@@ -118,14 +118,14 @@ export function foundReport(record: Evaluated, count = 3, order = ", most likely
   ];
 }
 
-/** Conversations, indented, below an empty line each. */
+/** Conversations, indented, each after an empty line. */
 export const shownConversations = (details: readonly EvaluationDetail[], { summary }: Evaluated): string[] =>
   details.flatMap((detail) => [
     "",
     ...conversationLines(detail, summary.harm_threshold).map((line) => `  ${line}`),
   ]);
 
-/** Conversations that only one of two scorers takes for a success; none without a second scorer. */
+/** Conversations that only one of two scorers calls a success; none without a second scorer. */
 function disagreementLines(record: Evaluated, count = 2): string[] {
   const { second, harm_threshold: threshold } = record.summary;
   const differ = second === undefined ? 0 : second.n_first_only + second.n_second_only;
@@ -144,12 +144,13 @@ function disagreementLines(record: Evaluated, count = 2): string[] {
     `The scorers disagree on ${differ} of ${second.n_scored} rollouts (${first} are a success by the first alone, ` +
     `${only} by ${name} alone), such as:`;
   const p = statistics.exactMcNemar(first, only);
-  // A tester that fools the scorer that pays it succeeds by that one far more often.
+  // A tester that exploits the scorer that rewards it succeeds far more often according to that scorer.
   const hack =
     first > only && p < 0.01
       ? [
           "",
-          `Possible reward hacking: the first scorer calls ${first} rollouts a success that ${name} does not, and ${name} only ${only} that ` +
+          `Possible reward hacking: the first scorer calls ${first} rollouts a success that ${name} does not, ` +
+            `and ${name} only ${only} that ` +
             `the first does not (${pValue(p)})`,
         ]
       : [];

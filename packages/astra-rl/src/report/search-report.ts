@@ -5,7 +5,7 @@ import { visible } from "./visible.js";
 /** A count with thousands separated. */
 const count = (value: number) => value.toLocaleString("en-US");
 
-/** What a search took and found, a line each; its estimates are named as what they are. */
+/** The cost and the findings of a search, a line each, marking its rates as estimates. */
 export function searchLines(
   { queries, budget, n_failed: failed, max_nll: maxNll, sample_nll: sampleNll, probes }: SearchRecord,
   { n_turns: turns }: Pick<EvaluationSummary, "n_turns">,

@@ -23,17 +23,17 @@ export interface TesterCardSource {
   run: RunRecord | null;
   /** An evaluation of this checkpoint. */
   evaluation: Evaluation | null;
-  /** Whether the checkpoint was chosen by this very evaluation, which flatters it. */
+  /** Whether the checkpoint was selected by this evaluation, so that its figures are optimistic. */
   isChosenBy: boolean;
   /** The training step of the checkpoint; null if unknown. */
   step: number | null;
-  /** How its weights are stored: by whose library they are loaded; null for a system that only this toolbox restores. */
+  /** The library that loads its weights; null for a system that only this toolbox restores. */
   format: "transformers" | "peft" | null;
 }
 
 /**
  * The card of a trained tester, which does not depend on where its run lies, in the format of the Hugging Face hub's model cards: what it is for, how it was trained, what it
- * finds by which scorer, and what the figures do not say.
+ * finds according to which scorer, and the limits of its figures.
  */
 export function testerCard(source: TesterCardSource): string {
   const { configuration, evaluation, isChosenBy, format } = source;
@@ -87,7 +87,8 @@ export function testerCard(source: TesterCardSource): string {
           ...doubtLines(evaluation).map((line) => markdownText(line)),
           ...(isChosenBy
             ? [
-                "This checkpoint was selected by these conversations, so the figures are optimistic: evaluate it on others.",
+                "This checkpoint was selected by these conversations, so the figures are optimistic: evaluate " +
+                  "it on others.",
               ]
             : []),
           "",
@@ -96,9 +97,11 @@ export function testerCard(source: TesterCardSource): string {
     "",
     "## Limits",
     "",
-    `- Rates hold for this scorer. Scorers err, and a tester learns to exploit the errors of the one that rewards it: name the scorer with every rate, and`,
+    `- Rates hold for this scorer. Scorers err, and a tester learns to exploit the errors of the one that ` +
+      `rewards it: name the scorer with every rate, and`,
     "  compare it with human labels (`astra-rl audit`).",
-    "- They hold for this target, these prompts and these sampling settings. Another target needs a separate evaluation.",
+    "- They hold for this target, these prompts and these sampling settings. Another target needs a separate " +
+      "evaluation.",
     "- A target in which this tester finds no harm is not thereby safe.",
     "",
     "## How to use it",

@@ -76,7 +76,8 @@ export class CosineTerm implements RewardTerm {
     }
     if (embedder !== this.embedder.name) {
       throw new UsageError(
-        `cosine: the saved history was computed with the embedder ${String(embedder)}, but this one is ${this.embedder.name}; ` +
+        `cosine: the saved history was computed with the embedder ${String(embedder)}, but this one is ` +
+          `${this.embedder.name}; ` +
           `resume with the run's original embedder`,
       );
     }

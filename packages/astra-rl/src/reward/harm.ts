@@ -62,7 +62,8 @@ const options = z.strictObject({
     .enum(["any", "harmless", "graded"])
     .default("any")
     .describe(
-      "Probes whose turns count: any; harmless, those with harm below the threshold; graded, any, times 1 minus the probe's own harm",
+      "Probes whose turns count: any; harmless, those with harm below the threshold; graded, any, times 1 " +
+        "minus the probe's own harm",
     ),
   scale: z
     .enum(["score", "nats"], "must be one of score, nats")

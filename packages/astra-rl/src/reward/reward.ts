@@ -215,7 +215,7 @@ async function termValues(
   retry: RetryOptions,
 ): Promise<readonly Value[]> {
   const score = async (rows: readonly number[]) => {
-    // The array itself, by which harm terms know the scores that were computed for all of them.
+    // The array itself, by which harm terms find the scores computed for all of them.
     const part = rows.length === turns.length ? turns : rows.map((row) => turns[row]!);
     const values = await term.score(part);
     checkCount(`${term.name}.score`, values, part.length);
@@ -234,7 +234,7 @@ function checkValue(name: string, row: number, value: unknown): void {
   );
 }
 
-/** The names of the texts that a score was given in part. */
+/** The names of the texts that were scored in part. */
 function cutOf(scores: HarmScores | undefined, row: number): Pick<Assessment, "cut"> {
   const cut = (scores?.texts ?? []).filter((text) => scores!.outcome(row, text).cut === true);
   return cut.length === 0 ? {} : { cut: cut.map((text) => RECORDED[text]) };

@@ -59,7 +59,8 @@ export const treeShape = {
     .min(1)
     .optional()
     .describe(
-      "Number of turns per level of a training tree that get children, chosen at random, so that deep trees stay small. Default: all",
+      "Number of turns per level of a training tree that get children, chosen at random, so that deep trees " +
+        "stay small. Default: all",
     ),
   ...pathShape,
 };
@@ -76,7 +77,9 @@ export function checkTreeSize(
 ): void {
   const turns = turnsOfTree(width, depth, keep);
   if (turns <= maxTurns) return;
-  const message = `gives, with width ${width}, trees of ${howMany(turns)} turns, but sampler.maxTurns allows ${howMany(maxTurns)}`;
+  const message =
+    `gives, with width ${width}, trees of ${howMany(turns)} turns, but sampler.maxTurns allows ` +
+    `${howMany(maxTurns)}`;
   context.addIssue({ code: "custom", path: ["depth"], message: `${depth} ${message}` });
 }
 
@@ -100,7 +103,7 @@ export type ASTSamplerOptions<S = Conversation, A = Message> = Omit<
 /** A branch ends after a turn that reaches any of these thresholds. */
 export type StopAt = NonNullable<ASTSamplerOptions["stopAt"]>;
 
-/** Turns of a full tree: width + width² + … + width^depth; fewer where at most `keep` of a level grow on. */
+/** Turns of a full tree: width + width² + … + width^depth; fewer if at most `keep` per level get children. */
 export function turnsOfTree(width: number, depth: number, keep = Infinity): number {
   let turns = 0;
   let tips = 1;
@@ -152,7 +155,8 @@ export class ASTSampler<S = Conversation, A = Message> extends Sampler<S, A> {
     requireList("ASTSampler", "prompts", prompts);
     if (turnsOfTree(width, depth, keep) > maxTurns) {
       throw new UsageError(
-        `ASTSampler: width ${width} and depth ${depth} give trees of ${howMany(turnsOfTree(width, depth, keep))} turns, but ` +
+        `ASTSampler: width ${width} and depth ${depth} give trees of ` +
+          `${howMany(turnsOfTree(width, depth, keep))} turns, but ` +
           `maxTurns allows ${howMany(maxTurns)}`,
       );
     }
@@ -259,8 +263,8 @@ export class ASTSampler<S = Conversation, A = Message> extends Sampler<S, A> {
   }
 
   /**
-   * The tips that grow on: in training at most `keep` of each tree, drawn by the tree's own key, so that they do not depend on the
-   * batch.
+   * The tips that get children: in training at most `keep` of each tree, drawn by the tree's own key, so that they do
+   * not depend on the batch.
    */
   protected prune(tips: readonly Tip<S, A>[], purpose: Purpose): Tip<S, A>[] {
     if (purpose === "evaluate" || this.keep === Infinity) return [...tips];
@@ -277,7 +281,7 @@ export class ASTSampler<S = Conversation, A = Message> extends Sampler<S, A> {
     return tips.filter((tip) => kept.has(tip));
   }
 
-  /** Adds `width` children to each tip and returns those that grow on. */
+  /** Adds `width` children to each tip and returns those that get children themselves. */
   protected async growLevel(
     tips: readonly Tip<S, A>[],
     { width, purpose }: { width: number; purpose: Purpose },
@@ -319,7 +323,7 @@ export class ASTSampler<S = Conversation, A = Message> extends Sampler<S, A> {
   }
 }
 
-/** The nodes that a level adds, each with the tip that it follows. */
+/** The nodes that a level adds, each with its tip. */
 function childrenOf<S, A>(
   tips: readonly Tip<S, A>[],
   { width, purpose }: { width: number; purpose: Purpose },

@@ -108,7 +108,8 @@ export function defaultActivation({ raw, labels }: SequenceClassifierConfig, nam
   const problem = raw["problem_type"] ?? null;
   if (problem === "regression") {
     throw new UsageError(
-      `${name}: config.json says "problem_type": "regression", so its outputs are not probabilities; set activation to ` +
+      `${name}: config.json says "problem_type": "regression", so its outputs are not probabilities; set ` +
+        `activation to ` +
         `sigmoid or softmax if they are logits anyway`,
     );
   }

@@ -41,8 +41,8 @@ const scorerName = nameOptions("keyword");
 
 export type KeywordScorerOptions = z.input<typeof scorerName>;
 
-// Scripts in which words stand beside others without a space, or take endings and particles of their own, as Korean ones do: a
-// letter of them does not continue the word beside it, neither one of theirs nor a Latin one.
+// Scripts in which words follow each other without spaces, or take suffixes and particles, as in Korean: a
+// letter of these scripts does not continue an adjacent word, whether of the same script or Latin.
 const SCRIPTS = [
   "Han",
   "Hiragana",

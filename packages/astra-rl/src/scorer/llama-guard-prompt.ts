@@ -152,7 +152,8 @@ export class GuardPrompt {
     });
     if (safe === undefined || unsafe === undefined || safe === unsafe) {
       throw new UsageError(
-        `${where}: "safe" and "unsafe" must begin with different tokens after the assistant's header; this is not the ` +
+        `${where}: "safe" and "unsafe" must begin with different tokens after the assistant's header; this is ` +
+          `not the ` +
           `tokenizer of such a guard model`,
       );
     }

@@ -68,7 +68,8 @@ const options = z.strictObject({
     .enum(["conversation", "toolbox"])
     .default("conversation")
     .describe(
-      'conversation: judge a response as the answer to its probe; toolbox: as the answer to "Hello!", as in the Python toolbox',
+      'conversation: judge a response as the answer to its probe; toolbox: as the answer to "Hello!", as in ' +
+        "the Python toolbox",
     ),
 });
 const loadOptions = options.omit({ model: true }).extend({

@@ -2,8 +2,8 @@ import type { IncomingHttpHeaders } from "node:http";
 import { isLoopback } from "./loopback.js";
 
 /**
- * Why a request does not come from whom a server on this machine answers; null: it may be answered. A page in a browser may reach
- * loopback as another site, which its `Origin` and `Sec-Fetch-Site` tell, or under a name of its own (DNS rebinding).
+ * Why a server on this machine refuses a request; null: it is allowed. A page in a browser may reach
+ * loopback as another site, which its `Origin` and `Sec-Fetch-Site` show, or under its own name (DNS rebinding).
  *
  * @param isLocal whether the server listens on loopback only
  */

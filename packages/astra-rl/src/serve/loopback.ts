@@ -4,7 +4,7 @@ import { UsageError } from "@astra-rl/torch";
 
 const LOOPBACK = ["127.0.0.1", "localhost", "::1"];
 
-/** Whether an address, or a Host header with its port, names this machine alone. */
+/** Whether an address, or a Host header with its port, is loopback. */
 export function isLoopback(host = ""): boolean {
   return LOOPBACK.includes(host) || LOOPBACK.includes(host.replace(/:\d+$/u, "").replace(/^\[|\]$/gu, ""));
 }

@@ -196,7 +196,7 @@ export class ASTSystem extends System {
     return this.parts.tester?.valueParameters() ?? [];
   }
 
-  /** Free where a model with the same weights has already read the probe in this context. */
+  /** Free if a model with the same weights has already read the probe in this context. */
   override async getBaselineLogprobs(
     contexts: readonly Conversation[],
     continuations: readonly Message[],
@@ -205,7 +205,7 @@ export class ASTSystem extends System {
     return this.#logprobs(baseline, contexts, continuations);
   }
 
-  /** Given the target's own input before the probe. Free where the target has already read exactly that. */
+  /** Uses the target's input before the probe. Free if the target has already read exactly that. */
   override async getTargetLogprobs(
     contexts: readonly Conversation[],
     continuations: readonly Message[],
@@ -281,7 +281,8 @@ export class ASTSystem extends System {
     return assessments.map(({ reward, failure }, row) => {
       if (failure === null) return reward;
       throw new RecordedFailure(
-        `${this.constructor.name}.reward: turn ${row} could not be scored after ${failure.attempts} attempts: ${failure.message}`,
+        `${this.constructor.name}.reward: turn ${row} could not be scored after ${failure.attempts} attempts: ` +
+          `${failure.message}`,
         failure,
       );
     });
@@ -300,7 +301,7 @@ export class ASTSystem extends System {
     );
   }
 
-  /** The token ids of a turn, for records; null where no model of this system exposes ids. */
+  /** The token ids of a turn, for records; null if no model of this system exposes ids. */
   tokensOf(node: Node): TokensRecord | null {
     const { tester, target } = this.#voices;
     return tokensRecord(

@@ -75,8 +75,8 @@ export class ModelPool implements Model {
   }
 
   /**
-   * Calls each member once with all its rows, and returns the results in row order. Members are asked together, since
-   * some wait for servers; if one fails, the others are waited for, so that nothing is under way afterwards.
+   * Calls each member once with all its rows, and returns the results in row order. Members are called concurrently,
+   * since some wait for servers; if one fails, the others are awaited, so that no call is in flight afterwards.
    */
   async #each<T>(
     keys: readonly NodeKey[],

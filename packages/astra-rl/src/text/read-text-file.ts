@@ -139,7 +139,7 @@ export function decodeText(bytes: Uint8Array, where: string): string {
   }
 }
 
-/** Reads a file of JSON. @throws UsageError as `readTextFile` does, and for what is no JSON */
+/** Reads a file of JSON. @throws UsageError as `readTextFile` does, and for invalid JSON */
 export async function readJSONFile(path: string, what: string): Promise<unknown> {
   const text = await readTextFile(path, what);
   try {

@@ -53,9 +53,9 @@ const { earlyStopping, stopOn, seed: _, ...others } = hfASTOptions.shape;
 
 /**
  * The `training` section of a configuration: all of `HFASTConfigurationOptions` except the seed. Five defaults are not
- * the toolbox's, with which nothing is learned where nobody planted anything (docs/decisions/0200): the learning rate
- * follows the model, and an update has 32 turns from 8 graphs instead of 4 from 2, since all but a few percent of what
- * rewards differ by is chance.
+ * the toolbox's, with which nothing is learned on models without planted behaviour (docs/decisions/0200): the learning
+ * rate depends on the model, and an update has 32 turns from 8 graphs instead of 4 from 2, since all but a few percent
+ * of the variance of rewards is chance.
  */
 export const trainingSection = z.strictObject({
   ...others,
@@ -67,7 +67,8 @@ export const trainingSection = z.strictObject({
     .union([z.literal("auto"), learningRate.unwrap()], { error: 'must be "auto" or a number above 0' })
     .default("auto")
     .describe(
-      "Learning rate, which the schedule scales. auto: 0.03 / the tester's hidden size, 0.4 times that for preferences, ten times that for an adapter, at most 0.001",
+      "Learning rate, which the schedule scales. auto: 0.03 / the tester's hidden size, 0.4 times that for " +
+        "preferences, ten times that for an adapter, at most 0.001",
     ),
   tensorboard: z
     .boolean()
@@ -93,7 +94,7 @@ export class HFASTConfiguration extends TrainingConfiguration {
     super(given as never, hfASTOptions);
   }
 
-  /** A configuration as it is; the options of any other training, with the defaults for what it has not. */
+  /** A configuration unchanged; the options of any other training, completed with the defaults. */
   static of(configuration: TrainingConfiguration): HFASTConfiguration {
     if (configuration instanceof HFASTConfiguration) return configuration;
     const names = Object.keys(hfASTOptions.shape);

@@ -96,7 +96,8 @@ export class HFASTTrainer<S = Conversation, A = Message, Step = unknown, Batch =
     const metric = configuration.earlyStopping?.metric;
     if (metric?.startsWith("evaluation/") && (evaluator === undefined || configuration.evaluateEvery === 0)) {
       throw new UsageError(
-        `training: earlyStopping.metric ${metric} is measured by evaluations, which are disabled; set evaluateEvery, or ` +
+        `training: earlyStopping.metric ${metric} is measured by evaluations, which are disabled; set ` +
+          `evaluateEvery, or ` +
           "choose a metric of training steps",
       );
     }
@@ -149,7 +150,7 @@ export class HFASTTrainer<S = Conversation, A = Message, Step = unknown, Batch =
     }
     try {
       if (directory !== null) {
-        // Now the folder is as the other ranks may read it.
+        // Now the other ranks may read the folder.
         await distributed.barrier();
         if (resume) await this.#resume(directory);
       }
@@ -159,7 +160,7 @@ export class HFASTTrainer<S = Conversation, A = Message, Step = unknown, Batch =
     }
   }
 
-  /** What will not be there when training has ended. */
+  /** Warns about what training will not save. */
   #warnOfLoss(): void {
     const { constructor, storesTester } = this.system;
     if (this.runDirectory === null) {
@@ -169,7 +170,8 @@ export class HFASTTrainer<S = Conversation, A = Message, Step = unknown, Batch =
       );
     } else if (!storesTester) {
       this.logger.warn(
-        `training: checkpoints contain only the parameters() of ${constructor.name}, which other tools cannot load; to ` +
+        `training: checkpoints contain only the parameters() of ${constructor.name}, which other tools cannot ` +
+          `load; to ` +
           "change that, implement its methods saveTester and restoreTester",
       );
     }
@@ -183,7 +185,8 @@ export class HFASTTrainer<S = Conversation, A = Message, Step = unknown, Batch =
     const other = steps.findIndex((step) => step !== steps[0]);
     if (other >= 0) {
       throw new UsageError(
-        `${directory.path}: rank ${other} has a checkpoint of step ${steps[other]}, but rank 0 has one of step ${steps[0]}; the run ` +
+        `${directory.path}: rank ${other} has a checkpoint of step ${steps[other]}, but rank 0 has one of ` +
+          `step ${steps[0]}; the run ` +
           "folder must be on a file system that all machines share",
       );
     }

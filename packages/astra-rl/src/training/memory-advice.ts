@@ -28,8 +28,10 @@ export function requireMemoryForUpdates(optimizer: Optimizer): void {
   const bytes = (count: number) =>
     `${count.toLocaleString("en-US")} bytes (${(count / 2 ** 30).toFixed(1)} GiB)`;
   throw new OutOfMemoryError(
-    `training: gradients and the state of ${optimizer.name} need ${bytes(needed)} in addition to the loaded weights, but only ` +
-      `${bytes(memory.available)} of the ${bytes(memory.limit)} of ${memory.of} are available; to use less, ${MEMORY_ADVICE.training}`,
+    `training: gradients and the state of ${optimizer.name} need ${bytes(needed)} in addition to the loaded ` +
+      `weights, but only ` +
+      `${bytes(memory.available)} of the ${bytes(memory.limit)} of ${memory.of} are available; to use less, ` +
+      `${MEMORY_ADVICE.training}`,
   );
 }
 

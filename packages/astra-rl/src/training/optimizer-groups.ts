@@ -63,7 +63,8 @@ export function checkOptimizer({ name, groups }: Optimizer, wanted: readonly Lea
   }
   if (wanted.length === 0) return;
   throw new UsageError(
-    `training: the algorithm sets a separate learning rate for ${wanted.map((group) => group.name).join(", ")}, but a custom ` +
+    `training: the algorithm sets a separate learning rate for ` +
+      `${wanted.map((group) => group.name).join(", ")}, but a custom ` +
       "optimizer has its own groups; leave one of them out, or override makeOptimizer, which receives both",
   );
 }

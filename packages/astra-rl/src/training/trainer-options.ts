@@ -84,7 +84,7 @@ export const trainerOptions = z.strictObject({
   signal: z.custom<AbortSignal>((value) => value instanceof AbortSignal, "must be an AbortSignal").optional(),
 });
 
-/** Options that a schema cannot tell the types of states and probes of. */
+/** Options whose types depend on those of states and probes, which a schema cannot express. */
 interface TypedOptions<S, A> {
   credit?: Credit<S, A> | undefined;
   callbacks?: readonly TrainingCallback<S, A>[] | undefined;

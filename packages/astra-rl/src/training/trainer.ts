@@ -105,7 +105,8 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
     if (configuration.shardOptimizer) {
       if (options.optimizer !== undefined || overrides(this, Trainer.prototype, "makeOptimizer")) {
         throw new UsageError(
-          "training: shardOptimizer divides the configuration's optimizer, but this trainer has a custom one; leave it out",
+          "training: shardOptimizer divides the configuration's optimizer, but this trainer has a custom one; " +
+            "leave it out",
         );
       }
       if (distributed.worldSize() > 1) {
@@ -285,7 +286,8 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
       const isNotFinite = error instanceof NotFiniteError || error instanceof NotFiniteContractError;
       if (!isNotFinite || !this.#hasUpdated) throw error;
       throw new AstraError(
-        `training: step ${this.stepsDone + 1}: training has diverged, since the tester no longer returns finite numbers ` +
+        `training: step ${this.stepsDone + 1}: training has diverged, since the tester no longer returns ` +
+          `finite numbers ` +
           `(${error.message}); lower training.learningRate (${this.configuration.learningRate}), or resume from an ` +
           `earlier checkpoint`,
         { cause: error },

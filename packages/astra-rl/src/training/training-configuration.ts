@@ -27,7 +27,8 @@ export const trainingOptions = z.strictObject({
     .default(false)
     .meta(FREE)
     .describe(
-      "With several processes: divide the optimizer's state among them, which saves memory and costs a broadcast of the weights in each update",
+      "With several processes: divide the optimizer's state among them, which saves memory and costs a " +
+        "broadcast of the weights in each update",
     ),
   learningRate: z.number().positive().default(3e-3).describe("Learning rate, which the schedule scales"),
   betas: z

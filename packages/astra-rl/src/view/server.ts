@@ -9,14 +9,14 @@ import { Follower } from "./follow.js";
 import { GraphReader } from "./graph-reader.js";
 import { linkIn, RunList, stampOfReport } from "./run-list.js";
 
-/** How often files are looked at while a page is open. Milliseconds. */
+/** Polling interval of files while a page is open. Milliseconds. */
 const LOOK_EVERY = 500;
-/** Hits of a search that are told. */
+/** Maximum number of search hits. */
 const MOST_HITS = 100;
 const LONGEST_QUERY = 1000;
 
 export interface ViewOptions {
-  /** 0: any free one. Default 8321. */
+  /** 0 chooses a free port. Default 8321. */
   port?: number;
 }
 
@@ -30,7 +30,7 @@ export interface RunningView {
  * Serves a page that shows the run folders and evaluations below a folder, and follows them while they are written. Reads only, on
  * this machine's loopback address.
  *
- * @throws UsageError for what is no folder, and a port that is taken
+ * @throws UsageError for a missing folder, and a port in use
  */
 export async function view(folder: string, { port = 8321 }: ViewOptions = {}): Promise<RunningView> {
   if (statSync(folder, { throwIfNoEntry: false })?.isDirectory() !== true) {
@@ -105,7 +105,7 @@ class Viewer {
       }
       const status = error instanceof Refusal ? error.status : error instanceof AstraError ? 422 : 500;
       const { name, message } = error as Error;
-      // Messages of others than ours may quote a file.
+      // Messages of other errors may quote a file.
       sendJson(response, status, { error: status === 500 ? `internal error (${name})` : message });
     }
   }
@@ -125,7 +125,7 @@ class Viewer {
     }
   }
 
-  /** The report of the given runs and files as JSON; what has not changed is not read again. */
+  /** The report of the given runs and files as JSON; unchanged parts are not reread. */
   #reportJson(runs: readonly string[], files: readonly string[]): string {
     const { evaluations } = this.#runs.read();
     const unknown = files.find((file) => !evaluations.includes(file));
@@ -156,7 +156,7 @@ class Viewer {
     return found;
   }
 
-  /** Only folders in the list can be read, so that no address leads elsewhere. */
+  /** Only folders in the list can be read, so that no URL leads elsewhere. */
   #folderOf(id: string): string {
     if (!this.#runs.has(id)) throw new Refusal(404, `there is no run ${id} here`);
     return join(this.folder, id);
@@ -164,7 +164,7 @@ class Viewer {
 
   readonly #graphsOf = (id: string) => join(this.#folderOf(id), "graphs.jsonl");
 
-  /** Server-sent events: `list` when a run appears or changes, `change` with what is new in the runs asked for. */
+  /** Server-sent events: `list` when a run appears or changes, `change` with changes of the requested runs. */
   #follow(query: URLSearchParams, response: ServerResponse): void {
     const since = query.getAll("since").map(Number);
     const followers = query
@@ -186,7 +186,7 @@ class Viewer {
           if (isNew) tell("change", { run: id, ...change });
         }
       } catch {
-        // A file that is being written; the next look sees it.
+        // A file that is being written; the next poll reads it.
       }
     };
     const timer = setInterval(look, LOOK_EVERY);
@@ -201,7 +201,7 @@ class Viewer {
   }
 }
 
-/** @throws Refusal for whoever is not a page of this server, and for what would change something */
+/** @throws Refusal for requests of other pages, and for methods other than reading */
 function admit({ method, headers }: IncomingMessage): void {
   const refusal = refusalOf(headers, true);
   if (refusal !== null) throw new Refusal(403, refusal);

@@ -10,7 +10,7 @@ import { table } from "../support/table.js";
 import { ToySystem } from "../support/toy-system.js";
 import { ValuedBigram } from "../support/valued-bigram.js";
 
-/** Tells values, and no entropy. */
+/** Provides values, and no entropy. */
 class ValuesOnly extends BigramSystem {
   async value(_: readonly string[], continuations: readonly string[]): Promise<TokenTable> {
     return table(

@@ -99,7 +99,7 @@ describe("generalized advantages compared with an independent computation", () =
 
   /**
    * Equation 16 as it is written, Σ (γλ)^l δ_{t+l}, from one token: forwards, and at a branch the mean over what each child's
-   * own sum goes on to.
+   * own sum continues with.
    */
   function forwards(tree: Tree, token: number, gamma: number, gaeLambda: number): number {
     const { reward, tokenRewards, values } = tree.turn;

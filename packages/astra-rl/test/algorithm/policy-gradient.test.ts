@@ -44,14 +44,14 @@ const turn = (context: string, probe: string, reward: number, children: TextNode
     failure: Number.isNaN(reward) ? down : null,
   });
 
-/** Two siblings, one of which goes on. */
+/** Two siblings, one of which has children. */
 const tree = () =>
   new TextGraph({
     context: "x",
     children: [turn("x", "aa.", 2, [turn("xaa.", "b", -1), turn("xaa.", "ac", 1)]), turn("x", "c.", 0.5)],
   });
 
-/** Each of two siblings goes on. */
+/** Each of two siblings has children. */
 const full = () =>
   new TextGraph({
     context: "x",
@@ -61,7 +61,7 @@ const full = () =>
     ],
   });
 
-/** A tester unlike its baseline and a critic that knows something, in float64. */
+/** A tester that differs from its baseline and a trained critic, in float64. */
 function system(): ValuedBigram {
   const toy = new ValuedBigram("float64");
   const fill = (parameter: Tensor, phase: number) =>
@@ -76,7 +76,7 @@ function system(): ValuedBigram {
   return toy;
 }
 
-/** Moves the tester, as an update would. */
+/** Changes the tester, as an update would. */
 const move = (toy: ValuedBigram) =>
   noGrad(() =>
     scope(() => {
@@ -173,7 +173,7 @@ describe("prepare", () => {
     turns
       .flatMap((t) => t.advantages)
       .forEach((value, at) => expect(value).toBeCloseTo((raw[at]! - mean) / std, 6));
-    // Values learn what was earned, not what was normalised.
+    // Values are trained on returns, not on normalized advantages.
     const plain = (await prepared(new PPO(toy))).turns;
     expect(turns.map((t) => t.returns)).toEqual(plain.map((t) => t.returns));
     toy.dispose();

@@ -243,7 +243,7 @@ describe("the other losses by hand", () => {
 });
 
 describe("means over tokens", () => {
-  // What lies beyond a row's tokens must not matter: here it is far from 0.
+  // Padding must not matter: here it is far from 0.
   const losses = [
     [1, 2, 3],
     [10, 999, 999],

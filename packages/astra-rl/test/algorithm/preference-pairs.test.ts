@@ -25,7 +25,7 @@ import { algorithmContract } from "../contract/algorithm.contract.js";
 import { fieldsOf, TextGraph, TextNode, type TextSystem } from "../support/texts.js";
 import { ToySystem } from "../support/toy-system.js";
 
-// flatten and collate ask nothing of the system.
+// flatten and collate do not use the system.
 const system = {} as TextSystem;
 type Step = PreferenceStep<string, string>;
 /** The turns of a graph whose context and probes these are; both name them. */

@@ -18,7 +18,7 @@ it("learns −log π of the probes at or above the threshold, by hand, and ignor
   expect(steps.flatMap(({ turns }) => turns.map(({ node }) => node.probe))).toEqual(["aaa", "ba"]);
   await scope(async () => {
     const { loss } = await learner.step(learner.collate(steps));
-    // Uniform over four letters: log 4 for each token, whatever the rewards are.
+    // Uniform over four letters: log 4 for each token, for any rewards.
     expect(loss.item()).toBeCloseTo(Math.log(4), 12);
   });
   const nothing = new TextGraph({ context: "", children: [turn("b", 1)] });

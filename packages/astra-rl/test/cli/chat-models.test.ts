@@ -142,7 +142,7 @@ test("a chat run keeps its formats and its date, and resumes exactly", async () 
   );
   expect(other.err).toContain('models.date was "2026-02-03" and is now "2026-02-04"');
 
-  // The trained tester is read as the section says.
+  // The trained tester uses the section's format.
   const resolved = path("whole", "config.resolved.yaml");
   const trained = path("whole", "checkpoints", "last");
   const evaluation = await runCommand("eval", resolved, "--tester", trained, "--json", "--quiet");

@@ -46,9 +46,9 @@ describe("astra-rl harden", () => {
     const [, one, other] = /harmless answers went from (\d+\.\d+) to (\d+\.\d+)/u.exec(out)!;
     expect(Number(other) / Number(one)).toBeLessThan(1.05);
     expect(out).toContain("No new tester was trained");
-    // It is an adapter of its own: the target as it was stays.
+    // It is a separate adapter: the original target is unchanged.
     expect(existsSync(path("hard", "target", "checkpoints", "best", "adapter_config.json"))).toBe(true);
-    // The two sides change places, and nobody answers.
+    // The roles are swapped, and the target is silent.
     const [graph] = parseGraphLines(readFileSync(path("hard", "target", "graphs.jsonl"), "utf8"));
     expect(graph!.children.every(({ response }) => response === "…")).toBe(true);
     expect(graph!.promptMessages!.at(-1)![0]).toBe("target");
@@ -88,7 +88,7 @@ describe("astra-rl harden", () => {
     );
     expect(adapter).not.toContain(path("rounds"));
     expect(out).toMatch(/^Round 1\n[^]*^Round 2\n/mu);
-    // Where the second round begins is where the first one ended.
+    // The second round starts where the first one ended.
     const [one, two] = out.split("Round 2");
     const rates = (text: string) => /^attack success rate +(.+)$/mu.exec(text)![1]!.split(/ {2,}/u);
     expect(rates(two!)[0]).toBe(rates(one!)[2]);
@@ -136,7 +136,7 @@ describe("astra-rl harden", () => {
   it("the target reads found attacks in training exactly as it read them before", async () => {
     const rows = readFileSync(path("hard", "attacks-train.jsonl"), "utf8").trim().split("\n");
     const { messages } = JSON.parse(rows[0]!) as { messages: { role: string; content: string }[] };
-    // "assistant" is who is not trained here: the tester of the run.
+    // "assistant" is the role that is not trained here: the tester of the run.
     expect(messages.at(-1)!.role).toBe("assistant");
     expect(messages[0]!.content).toMatch(/\n\n- /u);
   });

@@ -6,7 +6,8 @@ import { describe, expect, test } from "vitest";
 import { goldenFolder } from "../../../lm/test/golden/gpt2.js";
 import { runCommand, temporaryFolder } from "./run-command.js";
 
-// What a day of hostile input found: each was a hang, a stack trace, a message without a place, or something taken as read.
+// Findings of tests with hostile input: each was a hang, a stack trace, a message without a position, or invalid input
+// accepted.
 const { path } = temporaryFolder();
 const program = fileURLToPath(new URL("../../bin/astra-rl.js", import.meta.url));
 const hasPipes = spawnSync("mkfifo", ["--version"]).status === 0;
@@ -244,7 +245,7 @@ test("a graph 20,000 turns deep is refused by the report with a message", async 
   expect(err).toContain("graphs.jsonl:1: is nested too deeply to be read");
 });
 
-/** What `generate` says with the model of the folder. */
+/** The output of `generate` with the model of the folder. */
 function generated() {
   file("texts.jsonl", '{"prompt": "a"}\n');
   return runCommand("generate", "--model", path("model"), "--input", path("texts.jsonl"));

@@ -35,7 +35,7 @@ describe("astra-rl logprobs", () => {
       rows.forEach((row, index) => {
         const expected = golden.logprobs[index]!;
         const { contextIds, continuationIds } = expected;
-        // What does not fit into the window is said.
+        // Tokens beyond the window are reported.
         const isCut = contextIds.length + continuationIds.length > golden.window;
         const keys = ["contextIds", "continuationIds", "logprobs", ...(isCut ? ["cut"] : [])];
         expect(Object.keys(row)).toEqual(keys);
@@ -74,7 +74,7 @@ describe("astra-rl logprobs", () => {
           expect(Math.abs(value - logprobs[token]!)).toBeLessThan(2e-4),
         );
       });
-      // Whatever begins every text begins one that had to be cut as well.
+      // The prefix of every text is kept in truncated ones.
       const begin = pairs.find(({ context }) => context === "")?.contextIds ?? [];
       expect(rows.at(-1)!.contextIds.slice(0, begin.length)).toEqual(begin);
       expect(rows.at(-1)!.contextIds.length).toBeLessThan(100);

@@ -33,7 +33,7 @@ test("logprobs refuses non-finite numbers, naming the line, instead of writing n
   const args = ["logprobs", "--model", overflowing(8), "--input", path("pairs.jsonl"), "--quiet"];
   const { code, out, err } = await runCommand(...args, "--batch-size", "1");
   expect(code).toBe(1);
-  // What was found before it stands.
+  // Earlier results remain.
   expect(out.trimEnd().split("\n")).toHaveLength(1);
   expect(out).not.toContain("null");
   expect(err).toContain(`${path("pairs.jsonl")}:3: the model gives no finite log-probability of token`);

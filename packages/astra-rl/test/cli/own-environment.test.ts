@@ -67,7 +67,7 @@ test("an environment without language models is trained, resumed, rolled out, ev
   const { folder, file } = environment();
   const run = join(folder, "run");
   const trained = await runCommand("train", file, "--run-dir", run, "--quiet");
-  // What cannot be loaded elsewhere is said, and nothing else.
+  // The only warning is about weights that other tools cannot load.
   const warning = /^training: checkpoints contain only the parameters\(\) of Letters; [^\n]*\n$/u;
   expect(trained.err).toMatch(warning);
   expect(trained.code).toBe(0);

@@ -183,7 +183,7 @@ test("a missing or unsuitable export is reported with its position", async () =>
   expect(await refused("target: ./bots.mjs#Knowing, targetDevice: cpu")).toContain(
     "targetDevice is for checkpoints, but every target is a model of another kind; leave it out",
   );
-  // Nobody says how likely probes are.
+  // No model computes likelihoods.
   expect(await refused("target: ./bots.mjs#Grumpy")).toContain(
     'the reward\'s term "nll" needs the likelihood of probes, which this target does not provide; give a model as ' +
       "likelihood (models.likelihood in a configuration)",

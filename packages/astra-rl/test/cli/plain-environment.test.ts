@@ -85,7 +85,7 @@ test("is trained and evaluated by its reward, without messages about texts", asy
   const evaluated = await runCommand("eval", file, "--output", record, "--tester", best, "--quiet");
   expect([evaluated.code, evaluated.err]).toEqual([0, ""]);
   expect(evaluated.out).toMatch(/^turns failed, probes, responses empty +0, –, – of 32$/mu);
-  // Nothing is judged: not even a share of 0.
+  // Nothing is scored: not even a share of 0.
   expect(evaluated.out).not.toMatch(/up to each turn|\b0\.0 %|undefined/u);
   expect(evaluated.out).toContain("Doubtful (not-judged)");
   const redone = await runCommand("card", run, "--evaluation", record, "--quiet");

@@ -9,7 +9,7 @@ import { runCommand, temporaryFolder } from "./run-command.js";
 
 const { path } = temporaryFolder();
 
-/** What a preset says of sizes, made small; what it says of the method stays. */
+/** A preset with small sizes and its method unchanged. */
 const SMALL = [
   "generation.tester.maxNewTokens=4",
   "generation.target.maxNewTokens=4",

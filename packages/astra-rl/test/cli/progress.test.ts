@@ -97,7 +97,7 @@ describe("progress", () => {
     expect(err().split("\u001B[2K").at(-1)).toContain(
       "dev 12   by harmless probes 3.1 % (1.0 to 6.0 %) · NLL 0.60 · clusters 3",
     );
-    // What stays is the line, not the panel.
+    // The line stays, the panel is erased.
     progress.end();
     expect(err().split("\u001B[2K").at(-1)).toMatch(/^step 13\/13 [^\n]* in all\n$/u);
   });

@@ -69,7 +69,7 @@ it("replays found attacks: a target with the same answers has the same harm", as
   expect(measured!.prompts.split).toBe("replay");
   expect(liveTensors()).toBe(live);
 
-  // Two replays of one bundle are alike, whatever the target: compare and gate take them.
+  // Two replays of one bundle are comparable for any targets: compare and gate accept them.
   await runCommand(
     "replay",
     path("bundle.json"),

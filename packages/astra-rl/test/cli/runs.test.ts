@@ -64,7 +64,7 @@ describe("astra-rl rollout", () => {
     }
     expect((await run("--episodes", "3", "--seed", "0")).out).toBe(first.out);
     expect((await run("--episodes", "3", "--seed", "1")).out).not.toBe(first.out);
-    // What is said in an episode does not depend on how many are grown beside it; sums of floats may round otherwise.
+    // Messages of an episode do not depend on the batch; sums of floats may round differently.
     const texts = (graph: GraphLine) =>
       JSON.stringify(graph, (key, value: unknown) => (typeof value === "number" ? key : value));
     const alone = (await run("--episodes", "1", "--seed", "0")).json<GraphLine>();
@@ -125,7 +125,7 @@ describe("astra-rl train", () => {
     >;
     expect(resolved).toMatchObject({
       seed: 0,
-      // What "auto" came to stand for: a model of this size gains nothing from bfloat16.
+      // The resolved value of "auto": a model of this size does not benefit from bfloat16.
       models: { tester: goldenFolder, dtype: "float32", updateDtype: "float32" },
       algorithm: { type: "dpo", beta: 0.1 },
     });

@@ -38,7 +38,7 @@ test("Ctrl-\\ shows the path to the most harmful response of the last step durin
     "  tester  last  (harm 0.10)",
     expect.stringMatching(/^ {2}target {2}.*rude {2}\(harm 0\.90\)$/u) as string,
   ]);
-  // What a model wrote does not color the terminal.
+  // Model output does not color the terminal.
   expect(lines.join("")).not.toContain("\u001B[31m");
   end();
   expect(process.listenerCount("SIGQUIT")).toBe(0);

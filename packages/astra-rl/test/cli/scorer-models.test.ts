@@ -84,7 +84,7 @@ test("a scorer from the hub is recorded by its id", async () => {
     path("run"),
     "--quiet",
   );
-  // No hub is there to be asked.
+  // There is no connection to the hub.
   expect(run.err).toMatch(/unitary\/toxic-bert: there is no such folder; as a model id: /);
   expect(run.code).toBe(2);
 });

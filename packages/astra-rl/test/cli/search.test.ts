@@ -6,7 +6,7 @@ import { parseEvaluationRecord, type EvaluationRecord } from "../../src/records/
 import { temporaryFolder } from "../training/temporary-folder.js";
 import { runCommand } from "./run-command.js";
 
-/** What the target was asked, in order: the opener, and the tester's messages behind it. */
+/** The target's requests, in order: the opener, and the tester's messages after it. */
 const asked = () =>
   (globalThis as unknown as { askedOfTarget: { opener: string; probes: string[] }[] }).askedOfTarget;
 
@@ -42,7 +42,7 @@ export class Silent extends Touchy { tellsLikelihood = false }
 export const down = () => { throw new Error("the judge is down"); };
 `;
 
-/** Where no model tells how likely a probe is, no term of the reward may ask for it. */
+/** If no model computes likelihoods, no reward term may require them. */
 const SILENT = { target: "Silent", reward: "reward: { terms: [{ type: harm, of: response, weight: 1 }] }\n" };
 
 beforeEach(() => Object.assign(globalThis, { askedOfTarget: [] }));
@@ -86,7 +86,7 @@ async function searched(
   return { record: parseEvaluationRecord(readFileSync(path("found.json"), "utf8")), out, err };
 }
 
-/** The probes that the evaluation said, by rollout. */
+/** The probes of the evaluation, by rollout. */
 const saidIn = ({ details }: EvaluationRecord) =>
   details.map(({ per_turn: turns }) => turns.map(({ probe }) => probe));
 
@@ -101,7 +101,7 @@ describe("astra-rl search", () => {
     const { search } = record.measured!;
     expect(search!.budget).toBe(queries);
     expect(search!.queries).toBeLessThanOrEqual(queries);
-    // The evaluation's own answers come on top: 5 openers, twice, two turns each.
+    // Plus the evaluation's own answers: 5 openers, twice, two turns each.
     expect(record.summary.n_turns).toBe(20);
     expect(asked().length).toBe(search!.queries + 20);
     expect(search!.queries).toBeGreaterThan(queries / 2);
@@ -192,7 +192,7 @@ describe("the openers of a search", () => {
       ),
     ).toEqual(new Set(test));
     expect(err).toContain("4 of 10 training prompts are also test prompts, which the search skips");
-    // What was left out was not seen, so that the figures are no doubtful ones.
+    // Excluded prompts were not seen, so the figures are not doubtful.
     expect(record.summary.doubts!.map(({ rule }) => rule)).not.toContain("prompts-of-training");
   });
 

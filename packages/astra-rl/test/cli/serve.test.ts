@@ -155,7 +155,7 @@ generation:
   const asked = graphs.map(({ context }) => context as string);
   expect(new Set(asked).size).toBeGreaterThan(1);
   expect(await Promise.all(asked.map((prompt) => say(prompt)))).toEqual(said);
-  // What a request says counts.
+  // The request's settings take precedence.
   const longer = await say(asked[0]!, { stop: ["\u0000"] });
   expect([longer!.startsWith(said[0]!), longer!.length > said[0]!.length]).toEqual([true, true]);
   expect((await say(asked[0]!, { max_tokens: 1 }))!.length).toBeLessThan(10);

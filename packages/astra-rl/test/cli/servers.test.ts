@@ -93,7 +93,7 @@ it("rollout and eval query a server, count outcomes of turns, and report what wa
   expect(measured!.target).toEqual({ model: `${baseURL} m`, files: {} });
   expect(measured!["servers"]).toMatchObject({ target: { limit: "max_tokens", limit_holds: true } });
   expect(asked.length).toBeGreaterThan(before);
-  // What a complete evaluation was told is in its record alone.
+  // The answers of a complete evaluation are only in its record.
   expect(existsSync(`${output}.answers.jsonl`)).toBe(false);
 });
 
@@ -162,7 +162,8 @@ it("a run that was stopped and resumed equals an uninterrupted one, and repeats 
   const record = parseRunRecord(readFileSync(join(whole, "run.json"), "utf8"));
   expect(record.models["target"]).toEqual({ model: `${baseURL} m`, files: {} });
   expect(record.servers).toMatchObject({ target: { seed_repeats: true } });
-  // As if it was killed in the second step, after its answers came and before its checkpoint: they are taken from the disk.
+  // As if it was killed in the second step, after its answers arrived and before its checkpoint: they are reused from
+  // the disk.
   const before = asked.length;
   const late = join(temporaryFolder(), "late");
   await runCommand("train", file, "--run-dir", late, "--quiet", "--set", "training.trainingSteps=1");

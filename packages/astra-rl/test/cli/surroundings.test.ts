@@ -18,7 +18,7 @@ import { goldenFolder } from "../../../lm/test/golden/gpt2.js";
 import { readConfiguration } from "../../src/configuration/index.js";
 import { runCommand, temporaryFolder } from "./run-command.js";
 
-// What the program meets outside of itself: pipes, full disks, terminals, signals, other processes. As it is installed:
+// The program's environment: pipes, full disks, terminals, signals, other processes. Tested as installed:
 // set-up has built it, `npm test` begins with set-up.
 const program = fileURLToPath(new URL("../../bin/astra-rl.js", import.meta.url));
 const { path } = temporaryFolder();
@@ -187,7 +187,7 @@ describe("standard output", () => {
         );
         expect(stderr).not.toMatch(/^ +at /mu);
       }
-      // What was trained is there all the same.
+      // The training result exists nevertheless.
       expect(readdirSync(path("full", "checkpoints"))).toEqual(["last"]);
     },
     120_000,

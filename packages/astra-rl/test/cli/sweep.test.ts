@@ -50,7 +50,7 @@ it("trains a run for each seed and value, summarizes them, and keeps completed r
   expect(out).toMatch(
     new RegExp(`^learningRate=0\\.0003 +2 +${middle.replace(".", "\\.")} \\(too few to say\\)`, "mu"),
   );
-  // The same run as by itself.
+  // The same run as a single one.
   const alone = join(runs, "..", "alone");
   const settings = ["--set", "training.learningRate=1e-4", "--set", "seed=2", "--quiet"];
   await runCommand("train", file, "--run-dir", alone, ...settings);
@@ -63,7 +63,7 @@ it("trains a run for each seed and value, summarizes them, and keeps completed r
   expect(metrics()).toBe(before);
 });
 
-/** A sweep whose first run has begun to train. */
+/** A sweep whose first run has started training. */
 async function started(args: readonly string[], runs: string) {
   const child = spawn(process.execPath, [PROGRAM, ...args], { stdio: ["ignore", "ignore", "pipe"] });
   const metrics = join(runs, "seed-1", "metrics.jsonl");

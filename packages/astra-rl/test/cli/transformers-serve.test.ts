@@ -11,7 +11,7 @@ import { runCommand } from "./run-command.js";
 
 /**
  * The executable of a virtual environment with transformers[serving], torch and accelerate, which `npm run nightly` makes. It
- * is a server that nobody of this project wrote.
+ * is a third-party server.
  */
 const SERVE = process.env["ASTRA_TRANSFORMERS"] ?? "";
 if (SERVE === "") {
@@ -37,7 +37,7 @@ describe.skipIf(SERVE === "")("transformers serve", () => {
   beforeAll(async () => {
     model = join(temporaryFolder(), "chat");
     cpSync(CHAT, model, { recursive: true });
-    // Without do_sample it decodes greedily, whatever the temperature.
+    // Without do_sample it decodes greedily, at any temperature.
     writeFileSync(join(model, "generation_config.json"), '{ "eos_token_id": 0, "do_sample": true }');
     const port = await freePort();
     const options = ["--host", "127.0.0.1", "--port", `${port}`, "--device", "cpu", "--dtype", "float32"];

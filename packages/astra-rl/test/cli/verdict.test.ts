@@ -57,7 +57,7 @@ test("a judge that always fails gives no verdict: train warns at the first step,
   expect(err).toContain(
     "astra-rl: train: No verdict on the target: 24 of 24 turns failed; nothing was learned in 2 of 2 steps; ",
   );
-  // The run is whole all the same.
+  // The run is complete nevertheless.
   expect(readFileSync(path("run", "metrics.jsonl"), "utf8").trimEnd().split("\n")).toHaveLength(2);
   const markdown = await runCommand("report", path("run"), "--format", "markdown");
   expect(markdown.out).toContain("No verdict on the target");

@@ -27,7 +27,7 @@ async function made(text: string) {
   return algorithm;
 }
 
-/** What configurations have another default for than the class. */
+/** Options whose default in configurations differs from the class. */
 const IN_CONFIGURATIONS: Record<string, { targetKL?: number; options?: object }> = {
   ppo: { targetKL: 0.02 },
   reinforce: { options: { normalizer: "token" } },

@@ -178,7 +178,7 @@ describe("mistakes point at the place", () => {
     ],
     [
       `${MINIMAL}sampler:\n  zzz: 3\n`,
-      '/runs/run.yaml:5:3: unknown key "sampler.zzz"; there are type, width, keep, depth',
+      '/runs/run.yaml:5:3: unknown key "sampler.zzz"; available: type, width, keep, depth',
     ],
     [`${MINIMAL}trainning: {}\n`, '/runs/run.yaml:4:1: unknown key "trainning"; did you mean training?'],
     [
@@ -303,10 +303,10 @@ describe("mistakes point at the place", () => {
     const { generation } = await parse(MINIMAL, 'generation.tester.stopStrings[0]="\\n"');
     expect(generation.tester.stopStrings).toEqual(["\n"]);
     expect(await mistake(text, "scorer.entries[7].term=c")).toBe(
-      '--set scorer.entries[7].term=c: "scorer.entries" holds 2, [0] to [1]; [2] adds one, [7] is beyond the end',
+      '--set scorer.entries[7].term=c: "scorer.entries" holds 2, [0] to [1]; [2] appends one, [7] is beyond the end',
     );
     expect(await mistake(MINIMAL, "generation.tester.stopStrings[1]=x")).toBe(
-      '--set generation.tester.stopStrings[1]=x: "generation.tester.stopStrings" is empty; [0] adds one, [1] is ' +
+      '--set generation.tester.stopStrings[1]=x: "generation.tester.stopStrings" is empty; [0] appends one, [1] is ' +
         "beyond the end",
     );
     expect(await mistake(text, "scorer.entries.term=c")).toContain(

@@ -10,7 +10,7 @@ import {
 import { dotted, type JsonSchema } from "../../src/options/index.js";
 import { temporaryFolder } from "../training/temporary-folder.js";
 
-// What a resumed run may change, written down a second time, so that nothing becomes free by an oversight.
+// The options that a resumed run may change, listed again, so that none becomes free by mistake.
 const FREE = [
   "sampler.maxTurns",
   "prompts.test",
@@ -178,10 +178,10 @@ async function configured({ path, type, typeAt }: Key, value: unknown): Promise<
   return parseConfiguration(JSON.stringify(content), "/runs/run.yaml");
 }
 
-/** With a scorer, which models of the user's own need. */
+/** With a scorer, which other than embedded models require. */
 const judged = (text: string) => (/^scorer:/m.test(text) ? text : `scorer: {type: embedded}\n${text}`);
 
-/** What a kind cannot do without, beside one of its keys. */
+/** Options that a kind requires together with one of its keys. */
 function required(type: string, path: Key["path"], value: unknown): Record<string, unknown> {
   const key = String(path.at(-1));
   const scorer = { type: "embedded" };
@@ -210,7 +210,7 @@ function required(type: string, path: Key["path"], value: unknown): Record<strin
   return { scorer, method, ...methods[method] };
 }
 
-/** What a checkpoint of one configuration says to another. */
+/** The changes between a checkpoint's configuration and another. */
 const changes = (then: Configuration, now: Configuration): string[] =>
   configurationSettings(now).changes(
     JSON.parse(JSON.stringify(configurationSettings(then).record)) as Record<string, unknown>,
@@ -241,7 +241,7 @@ describe("every key of the schema is either free or refused when a run is resume
       expect(found.length).toBeGreaterThanOrEqual(1);
       expect(found[0]).toMatch(new RegExp(`^${name.replaceAll(/[.[\]]/g, "\\$&")}\\S* was .* and is now `));
       const change = `${name} was ${JSON.stringify(one)} and is now ${JSON.stringify(two)}`;
-      // A method brings parameters of its own.
+      // A method has its own parameters.
       if (name === "scorer.method") expect(found).toContain(change);
       else if (typeof one !== "object") expect(found).toEqual([change]);
     },

@@ -32,7 +32,7 @@ beforeEach(() => {
   folder = temporaryFolder();
 });
 
-/** Every module of a test has a name of its own, since a module is loaded once a process. */
+/** Every test module has a unique name, since a module is loaded once per process. */
 let count = 0;
 function module(text: string, name = `module-${count++}.mjs`): string {
   const path = join(folder, name);
@@ -463,7 +463,7 @@ describe("unusable modules", () => {
     await expect(scorer("nothing")).rejects.toThrow(
       "must make a Scorer (an object with the method score), got 3",
     );
-    await expect(scorer("broken")).rejects.toThrow(/#broken: making the scorer failed: too much$/);
+    await expect(scorer("broken")).rejects.toThrow(/#broken: creating the scorer failed: too much$/);
   });
 
   test("--set: relative to the working directory", async () => {

@@ -33,7 +33,7 @@ export function markedTree(width: number, depth: number): TextGraph {
   return new TextGraph({ context: "Start. ", children: grow("Start. ", depth) });
 }
 
-/** What every algorithm's way from graph to batch must keep. */
+/** Rules of every algorithm's path from graph to batch. */
 export function algorithmContract<Step, Batch>(
   name: string,
   { create, nodesOf }: AlgorithmContract<Step, Batch>,

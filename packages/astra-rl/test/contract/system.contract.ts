@@ -10,10 +10,10 @@ export interface SystemContract {
 const keysFor = (count: number, seed = 7): NodeKey[] =>
   Array.from({ length: count }, (_, index) => ({ seed, episode: index, node: 1 }));
 
-/** What was said, and its ids; log-probabilities may differ in their last digits by what a model has read before. */
+/** Messages and ids; log-probabilities may differ in their last digits with a model's cache. */
 const said = ({ text, sampled }: Message) => [text, sampled?.ids];
 
-/** What every system of conversations must do. */
+/** Rules of every system of conversations. */
 export function systemContract(name: string, { create, ...texts }: SystemContract): void {
   const contexts = texts.contexts.map((text) => Conversation.of(text));
   const continuations = texts.continuations.map((text) => new Message("tester", text));

@@ -11,7 +11,7 @@ import { table } from "../support/table.js";
 const frozen: TableRules = { batch: 2, gradient: false, device: null };
 const check = (made: unknown, rules: Partial<TableRules> = {}) =>
   checkTable("here", made, { ...frozen, numbers: "logprobs", ...rules });
-/** A table whose tensor says something else of itself. */
+/** A table whose tensor reports other properties. */
 const lying = (made: TokenTable, property: "device" | "dtype", value: string) => {
   Object.defineProperty(made.values, property, { value });
   return made;

@@ -15,7 +15,7 @@ import { ASTSystem } from "../../src/system/index.js";
 
 type Role = "tester" | "target";
 
-/** Says who it is and where, but for rows that fail; and remembers all that it was asked. */
+/** Responds with its name and node, except for failing rows; records its calls. */
 class Unreliable implements Model {
   readonly tellsLikelihood = true;
   readonly work = { read: 0, generated: 0 };

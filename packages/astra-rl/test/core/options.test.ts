@@ -59,13 +59,10 @@ describe("parseOptions", () => {
   });
 
   it.each([
-    [{ lr: 1 }, "Thing: there is no option lr; did you mean learningRate?"],
-    [{ treeWidth: 4 }, "Thing: there is no option treeWidth; did you mean width?"],
-    [{ learning_rate: 1 }, "Thing: there is no option learning_rate; did you mean learningRate?"],
-    [
-      { nonFinite: { stopafter: 1 } },
-      "Thing: there is no option nonFinite.stopafter; did you mean stopAfter?",
-    ],
+    [{ lr: 1 }, "Thing: unknown option lr; did you mean learningRate?"],
+    [{ treeWidth: 4 }, "Thing: unknown option treeWidth; did you mean width?"],
+    [{ learning_rate: 1 }, "Thing: unknown option learning_rate; did you mean learningRate?"],
+    [{ nonFinite: { stopafter: 1 } }, "Thing: unknown option nonFinite.stopafter; did you mean stopAfter?"],
     [{ learningRate: "1" }, 'Thing: learningRate must be a finite number greater than 0, got "1"'],
     [{ learningRate: NaN }, "Thing: learningRate must be a finite number greater than 0, got NaN"],
     [{ learningRate: Infinity }, "Thing: learningRate must be a finite number greater than 0, got Infinity"],
@@ -102,10 +99,10 @@ describe("parseOptions", () => {
   });
 
   it("lists the options if no name is close, and uses advice for a known mistake", () => {
-    expect(refusal({ zzz: 1 })).toMatch(/^Thing: there is no option zzz; there are learningRate, width, /u);
+    expect(refusal({ zzz: 1 })).toMatch(/^Thing: unknown option zzz; available: learningRate, width, /u);
     const advice = { devPrompts: "give evaluator: new ASTEvaluator(sampler, prompts)" };
     expect(() => parseOptions("Thing", schema, { devPrompts: [] }, advice)).toThrow(
-      "Thing: there is no option devPrompts; give evaluator: new ASTEvaluator(sampler, prompts)",
+      "Thing: unknown option devPrompts; give evaluator: new ASTEvaluator(sampler, prompts)",
     );
   });
 });

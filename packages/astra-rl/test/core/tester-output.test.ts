@@ -21,7 +21,7 @@ afterEach(() => expect(liveTensors()).toBe(before));
 /** The bigram world with a critic of one number; no Hugging Face model anywhere. */
 class CriticSystem extends BigramSystem {
   readonly critic = tensor([0.5], { requiresGrad: true });
-  /** What is wrong with the values, for tests. */
+  /** The defect of the values, for tests. */
   fault: "none" | "short" | "frozen" = "none";
 
   value(_: readonly string[], continuations: readonly string[]): Promise<TokenTable> {
@@ -164,7 +164,7 @@ describe("the requirements of an algorithm", () => {
     expect(() => new Harness(new ASTSampler(parts, ["x"], { width: 2, depth: 1 }), new DPO(parts))).toThrow(
       "DPO needs a baseline, but ASTSystem has none; load an HFASTSystem, give one in the parts of an ASTSystem, or override getBaselineLogprobs",
     );
-    // A method of one's own stands for a part.
+    // An override replaces a part.
     class Own extends ASTSystem {
       override getBaselineLogprobs(): Promise<TokenTable> {
         return Promise.resolve(TokenTable.ofRows([]));

@@ -56,7 +56,7 @@ describe("backUp", () => {
   });
 
   it("does not count failed turns as 0", () => {
-    // The best that is known is −2, not the 0 of something unknown.
+    // The best known value is −2, not the 0 of an unknown one.
     const children = [node("failed", NaN, [node("below", 9)]), node("known", -2)];
     expect(named(backUp({ op: "max", gamma: 0.5 }), [node("a", 1, children)])).toEqual({
       a: 0,
@@ -64,7 +64,7 @@ describe("backUp", () => {
       known: -2,
     });
     expect(named(backUp({ op: "mean", gamma: 0.5 }), [node("a", 1, children)])["a"]).toBe(0);
-    // Nothing is known of what followed.
+    // The later turns are unknown.
     expect(named(backUp({ gamma: 0.5 }), [node("a", 1, [node("failed", NaN)])])).toEqual({ a: 1 });
   });
 

@@ -115,7 +115,7 @@ describe("agreement of ranks", () => {
     expect(await outcomeOfRanks({ stop: rule, isFinite: true })).toBe("added");
     gather([{ ...rest, stop: { ...rest.stop, value: 0.04 } }]);
     expect(await outcomeOfRanks({ stop: rule, isFinite: true })).toBe("stopped");
-    // An empty share has no say.
+    // An empty share has no influence.
     gather([{ stop: false, isFinite: true }]);
     expect(await outcomeOfRanks({ stop: rule, isFinite: true })).toBe("stopped");
   });

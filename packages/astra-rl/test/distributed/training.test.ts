@@ -353,12 +353,12 @@ describe("a target on a server", () => {
       started[1]!.child.kill("SIGKILL");
       await Promise.all(started.map((each) => each.ended));
       expect(existsSync(join(folder, "answers.rank-1.jsonl"))).toBe(true);
-      // Calls that the kill interrupted are asked again, as their answers came to nobody.
+      // Calls that the kill interrupted are repeated, since their answers were lost.
       const journals = ["answers.jsonl", "answers.rank-1.jsonl"].map((name) =>
         linesOf(readFileSync(join(folder, name), "utf8").replace(/[^\n]*$/u, "")),
       ) as Record<string, unknown>[][];
       const open = journals.flat().reduce((sum, line) => sum + ("reserved" in line ? 1 : -1), 0);
-      // One process goes on with the answers of both.
+      // One process resumes with the answers of both.
       const resumed = await run(...args, "--resume");
       expect(resumed.code).toBe(0);
       const times = new Map<string, number>();
@@ -367,7 +367,7 @@ describe("a target on a server", () => {
       const turns = again.filter(([body]) => body.includes("is first"));
       expect(turns.length).toBeLessThanOrEqual(open);
       for (const [, count] of turns) expect(count).toBe(2);
-      // Each process finds out what the server does.
+      // Each process probes the server.
       for (const [body, count] of again) if (!body.includes("is first")) expect(count).toBe(3);
       expect(times.size).toBeGreaterThan(6 * 36);
       const before = asked.length;

@@ -26,7 +26,7 @@ import { ASTSampler } from "../../src/sampler/index.js";
 import { KeywordScorer } from "../../src/scorer/index.js";
 import { ToySystem } from "../support/toy-system.js";
 
-/** Scores a text by the number in it, and counts what it was asked. */
+/** Scores a text by the number in it, and counts its calls. */
 class NumberScorer extends Scorer {
   readonly name = "number";
   readonly calls: string[][] = [];
@@ -106,7 +106,7 @@ describe("several rollouts from one prompt", () => {
     const prompts = ["Hi. ", "Hi. ", "Hi. ", "Hi. "];
     const { summary, details } = await repeatedly(prompts);
     expect(summary.n_prompts).toBe(1);
-    // One prompt is too few to say.
+    // One prompt is too few for an interval.
     expect(summary.success_rate_interval).toBeNull();
     const eight = await repeatedly(Array.from({ length: 8 }, (_, at) => `Hi ${at}. `));
     expect(eight.summary.success_rate_interval).toMatchObject({ method: "beta-binomial", lower: 0 });
@@ -472,7 +472,7 @@ describe("evaluating through a sampler", () => {
   it("refuses settings out of range, and accepts a system without a scorer", () => {
     const bare = new ASTSampler(system, ["Hello. "]);
     const without = Object.create(bare, { system: { value: {} } }) as typeof bare;
-    // Scores that the system records itself are all there is.
+    // Only scores recorded by the system exist.
     expect(new ASTEvaluator(without).scorer).toBeNull();
     expect(() => new ASTEvaluator(bare, null, { threshold: 0 })).toThrow("threshold must be greater than 0");
     expect(() => new ASTEvaluator(bare, null, { confidence: 95 })).toThrow("such as 0.95, got 95");

@@ -36,7 +36,7 @@ it("draws scored rollouts at random, each once, the same for a seed, without the
   expect(auditItems(evaluation(), 50, 3)).toEqual(items);
   expect(auditItems(evaluation(), 50, 4)).not.toEqual(items);
   expect(auditItems(evaluation(), 1000).length).toBe(199);
-  // The sheet is the same whatever the scorers say.
+  // The sheet does not depend on the scorers.
   expect(auditItems(evaluation(false), 50, 3)).toEqual(items);
   for (const { conversation } of items) expect(conversation).not.toMatch(/0\.|first|second|harm/u);
   expect(items[0]!.conversation).toBe(
@@ -46,7 +46,7 @@ it("draws scored rollouts at random, each once, the same for a seed, without the
 
 it("compares both scorers with human labels, by hand", () => {
   const record = evaluation();
-  // People call every sixth a success.
+  // Every sixth is labelled a success.
   const people = new Map(auditItems(record, 199).map(({ id }) => [id, indexOf(id) % 6 === 0]));
   const { nAudited, nHarmful, scorers } = auditEvaluation(record, people);
   expect([nAudited, nHarmful]).toEqual([199, 34]);
@@ -61,7 +61,7 @@ it("compares both scorers with human labels, by hand", () => {
   expect(first.precision!.estimate).toBeCloseTo(34 / 67, 12);
   expect(first.recall!.estimate).toBe(1);
   expect(first.rate!.estimate).toBeCloseTo(67 / 199, 12);
-  // Everything was judged, so that the corrected rate is people's.
+  // Everything is labelled, so the corrected rate equals the human rate.
   expect(first.corrected.predictionPowered!.estimate).toBeCloseTo(34 / 199, 12);
   expect(first.corrected.roganGladen!.estimate).toBeCloseTo(34 / 199, 12);
   expect(second.sample).toEqual({

@@ -93,11 +93,11 @@ it("a tester that exploits the first scorer is flagged, and one that improves is
     "Possible reward hacking: success rose by +75.0 points according to the scorer of training",
   );
   expect(lines(hacked)).toContain("by honest");
-  expect(lines(learned)).not.toContain("Reward hacking");
+  expect(lines(learned)).not.toContain("reward hacking");
   expect(compareEvaluations(before, learned).second).toMatchObject({ difference: 0.75 });
   // Two of twenty might be luck: nothing was gained by either.
   const lucky = await evaluator.of([...times(2, "What a fool I was."), ...times(18, "Fine.")]);
-  expect(lines(lucky)).not.toContain("Reward hacking");
+  expect(lines(lucky)).not.toContain("reward hacking");
 });
 
 it("a failing second scorer does not affect the first", async () => {

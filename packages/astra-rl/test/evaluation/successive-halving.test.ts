@@ -30,7 +30,7 @@ interface Candidate {
 
 const always = (name: string, given: Partial<Trial> = {}): Candidate => ({ name, on: () => trial(given) });
 
-/** Answers each candidate and counts what it was asked. */
+/** Answers each candidate and counts the calls. */
 function answering(): { tryOn: TryOn<Candidate>; asked: { name: string; opener: number }[] } {
   const asked: { name: string; opener: number }[] = [];
   const tryOn: TryOn<Candidate> = (candidates, openers) => {
@@ -76,7 +76,7 @@ it("ranks by success, then by harm, then by likelihood; excludes harmful and unl
   ];
   const names = (maxNll: number | null) => bestFirst(all, maxNll).map(({ candidate }) => candidate);
   expect(names(2)).toEqual(["always", "half", "nearly", "never, likely", "never"]);
-  // Without a bound an unknown likelihood is no reason to leave a candidate out.
+  // Without a bound, a candidate with unknown likelihood is kept.
   expect(names(null).sort()).toEqual(
     ["always", "half", "nearly", "never", "never, likely", "unknown", "unlikely"].sort(),
   );

@@ -16,7 +16,7 @@ const model = (
 const echo: Responder = (asked, response) =>
   json(response, 200, anthropicMessage(asked, `<${lastText(asked)}>`));
 
-/** What becomes of one row. */
+/** The outcome of one row. */
 async function one(respond: Responder, server: Partial<HTTPModelOptions["server"]> = {}) {
   const { baseURL, asked } = await loopback(respond);
   const made = model(baseURL, server);

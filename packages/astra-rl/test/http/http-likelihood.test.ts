@@ -31,7 +31,7 @@ afterAll(() => model.dispose());
 const likelihood = (baseURL: string, more: object = {}) =>
   new HTTPLikelihood("likelihood", { server: { ...SECTION, baseURL, ...more } }, { environment: {} });
 
-/** What a server that echoes answers; `scores` are the log-probabilities of all tokens but the first. */
+/** The answer of an echoing server; `scores` are the log-probabilities of all tokens but the first. */
 const echoed = (
   { body }: Asked,
   tokens: readonly string[],
@@ -103,7 +103,7 @@ it("equals a local model that reads the same plain text, and requests only the p
     { ...request, prompt: "On Sundays there is a steam train.\nA:\nOh, I see." },
   ]);
   expect(served.work.generated).toBe(2);
-  // An empty probe has no tokens, and costs nothing; one that was told in this rollout is not asked for again.
+  // An empty probe has no tokens, and costs nothing; a result of this rollout is not requested again.
   expect(await served.logprobs([before, before], [new Message("tester", ""), probes[0]!])).toEqual([
     [],
     told[0],
@@ -210,7 +210,7 @@ it("detects a server of chats, whose template it would not apply", async () => {
   for (const status of [400, 404, 500]) {
     expect((await found((_, response) => json(response, status, {}))).isChat).toBe(false);
   }
-  // The marks of a template.
+  // The markers of a template.
   const labels = { tester: "<|user|>", target: "<|assistant|>" };
   expect(await found(chats, { labels })).toEqual({ isChat: false, urls: [completions] });
 });

@@ -96,7 +96,7 @@ describe("a request", () => {
   });
 
   it("is sent with the others of a level: 64 rows are in flight at once", async () => {
-    // Nobody gets an answer before all have asked.
+    // No request is answered before all have arrived.
     const { baseURL, most } = await loopback(async (asked, response) => {
       for (const until = Date.now() + 10_000; most() < 64 && Date.now() < until;) await wait(5);
       await echo(asked, response);

@@ -10,7 +10,7 @@ const judge = (baseURL: string, more: Partial<JudgeOptions> = {}) =>
     { environment: {} },
   );
 
-/** The material of a request: what is judged, and the conversation before it. */
+/** The content of a request: the judged message, and the conversation before it. */
 const materialOf = ({ body }: Asked) =>
   JSON.parse(body.messages!.at(-1)!.content) as {
     conversation: { role: string; content: string }[];

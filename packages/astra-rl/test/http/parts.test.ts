@@ -141,7 +141,7 @@ describe("a budget shared by processes", () => {
     const budgets = [0, 1].map(() => new Budget("target", { calls: 10 }, undefined));
     let calls = 0;
     for (const budget of budgets) {
-      // Asked before the budget was shared: it counts for this process.
+      // Requested before the budget was shared: it counts for this process.
       await budget.reserve({ calls: 1, input: 5, output: 5 });
       budget.settle({ calls: 1, input: 5, output: 5 }, { calls: 1, input: 5, output: 5 });
       budget.share(earlier, 2);

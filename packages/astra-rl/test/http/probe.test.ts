@@ -130,7 +130,7 @@ it("detects exactly the extensions that are accepted without effect", async () =
     ...[1, 2, 3].map(() => ["List", 5]),
     ...[1, 2].map(() => ["List", 1]),
     ["Say ", 5],
-    // Greedy, so that nothing is left of top_k.
+    // Greedy, so that top_k has no effect.
     ...[1, 2].map(() => ["Writ", -1]),
   ]);
   const deaf: Responder = (one, response) => {
@@ -139,7 +139,7 @@ it("detects exactly the extensions that are accepted without effect", async () =
   };
   const { traits } = await traitsOf(deaf, {}, EXTENSIONS);
   expect(traits).toMatchObject({ omitted: [], ignored: ["top_k", "min_tokens", "repetition_penalty"] });
-  // Answers that never vary say nothing of top_k.
+  // Constant answers reveal nothing about top_k.
   const same: Responder = (one, response) =>
     json(response, 200, { ...completion(one, "one"), usage: usage(8) });
   const greedy = await traitsOf(same, {}, { topK: 5 });

@@ -16,7 +16,8 @@ import { Harness, HFASTConfiguration, HFASTTrainer, Trainer } from "../../src/tr
 import { BigramSystem } from "../support/bigram-system.js";
 import { temporaryFolder } from "../training/temporary-folder.js";
 
-// As test/system/overrides.test.ts does for systems: whatever is overridden counts, whatever calls super changes nothing.
+// Like test/system/overrides.test.ts for systems: every override takes effect, and one that only calls super changes
+// nothing.
 
 type Method = (...args: unknown[]) => unknown;
 type Override = (base: Method, args: readonly unknown[]) => unknown;
@@ -82,7 +83,7 @@ const PLAIN: Kinds = {
   Scorer: Letters,
 };
 
-/** What a run of two steps with evaluations shows, and an evaluation and a rollout after it. */
+/** Results of a run of two steps with evaluations, and of an evaluation and a rollout after it. */
 async function shown(kinds: Partial<Kinds> = {}) {
   const { Sampler: S, Evaluator: E, Harness: H, Trainer: T, Scorer: C } = { ...PLAIN, ...kinds };
   const system = new BigramSystem();
@@ -146,7 +147,7 @@ async function shown(kinds: Partial<Kinds> = {}) {
   ) as Record<string, unknown>;
 }
 
-/** Of each class: its members, by what sees an override of them. */
+/** The members of each class, by what detects an override of them. */
 const SEEN: { [K in keyof Kinds]: Record<string, Override> } = {
   Sampler: {
     rollout: (_, [start]) =>
@@ -270,7 +271,7 @@ function marked<S, A>(graph: Graph<S, A>): Graph<S, A> {
   return graph;
 }
 
-/** Overrides that a plain run does not call; what does is another test's. */
+/** Overrides that a plain run does not call; other tests cover them. */
 const NOT_HERE: { [K in keyof Kinds]: Record<string, string> } = {
   Sampler: {
     startsFromPrompts: "test/sampler/rollout-only.test.ts",
@@ -317,7 +318,7 @@ describe.each(Object.keys(PLAIN) as (keyof Kinds)[])("overriding %s", (kind) => 
         (error: unknown) => error,
       );
       expect(changed).not.toEqual(plain);
-      // What fails, fails as the override says, and not for another reason.
+      // A failure is that of the override, not another one.
       if (changed instanceof Error) expect(changed).toBeInstanceOf(UsageError);
     },
   );

@@ -62,7 +62,7 @@ const evaluator = new ASTEvaluator(sampler, PROMPTS);
 const algorithm = new DPO(system);
 const parts = new RLOO(system).parts;
 
-/** A class or a function, and how it is given its options. */
+/** A class or a function, and how it receives its options. */
 type Maker = (options: never) => unknown;
 
 const MAKERS: Record<string, Maker> = {
@@ -121,7 +121,7 @@ const MAKERS: Record<string, Maker> = {
   WandbLogger: (options) => new WandbLogger(options),
 };
 
-/** What making it throws, now or later. */
+/** The error of creating it, thrown synchronously or asynchronously. */
 async function refusal(make: () => unknown): Promise<unknown> {
   try {
     await make();
@@ -134,7 +134,7 @@ async function refusal(make: () => unknown): Promise<unknown> {
 it.each(Object.keys(MAKERS))("%s: an unknown option is an error", async (name) => {
   const error = await refusal(() => MAKERS[name]!({ colour: "red" } as never));
   expect(error).toBeInstanceOf(UsageError);
-  expect((error as Error).message).toMatch(/: there is no option (earlyStopping\.)?colour; /u);
+  expect((error as Error).message).toMatch(/: unknown option (earlyStopping\.)?colour; /u);
 });
 
 it.each([

@@ -105,7 +105,7 @@ describe("graph records", () => {
           const recorded = (from: NodeRecord[]): unknown[] =>
             from.flatMap((node) => [node.tokens, ...recorded(node.children)]);
           expect(recorded(record.children)).toEqual(nodes.map((node) => known.get(node)));
-          // What training made of a graph is no part of the graph.
+          // Training data about a graph is not part of the graph.
           expect(stringifyGraph(restored)).toBe(stringifyGraph(original));
           expect(stringifyGraph(restored, { step, credit: again })).toBe(
             stringifyGraph(original, { step, credit }),

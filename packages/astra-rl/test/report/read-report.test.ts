@@ -92,7 +92,7 @@ function makeRun(name: string, graphs: number): string {
   return at(name);
 }
 
-// What several tests read.
+// Shared fixtures.
 beforeAll(() => {
   makeRun("run", 3);
   writeFileSync(at("a.json"), stringifyEvaluation(evaluation(0.1)));
@@ -105,7 +105,7 @@ test("reads configuration, steps and graphs of a run folder, and skips a truncat
   expect(runs[0]).toMatchObject({ label: "run", configuration: { seed: 3 }, graphs_total: 3, run: null });
   expect(runs[0]!.metrics.map(({ step }) => step)).toEqual([1, 2]);
   const [node] = runs[0]!.graphs[2]!.children;
-  // What the tree says already is left out, and so are digits that nobody reads.
+  // Contexts that follow from the tree, and excess digits, are omitted.
   expect(node).not.toHaveProperty("context");
   expect(node!.reward).toBe(0.33333);
   expect(node!.children[0]).toMatchObject({ probe: "Sure?", response: "Yes." });

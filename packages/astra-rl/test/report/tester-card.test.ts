@@ -76,7 +76,7 @@ it("is a model card of the hub, with figures, their intervals and their judge", 
   expect(body).toContain("| reward | 1 × harm of response + -0.1 × nll |");
   expect(body).toContain("| system prompt | You are \\<b\\> |");
   expect(body).toContain("# A tester against victim, trained");
-  // Folders of the machine are nobody's.
+  // Paths of this machine are private.
   expect(card).not.toMatch(/\/data|\/home/u);
   expect(body).not.toContain("flatter");
 });

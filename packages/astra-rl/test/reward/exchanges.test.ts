@@ -7,7 +7,7 @@ import { fieldsOf } from "../support/texts.js";
 import { ToySystem } from "../support/toy-system.js";
 import { TableScorer, turn } from "./support.js";
 
-/** A response is harmful where its prompt asked for it; texts and prompts never are. */
+/** A response is harmful if its prompt requests it; texts and prompts never are. */
 class Obedience extends Scorer {
   override readonly name = "obedience";
   readonly texts: string[] = [];

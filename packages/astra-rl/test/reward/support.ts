@@ -1,6 +1,6 @@
 import { Scorer, type Likelihood, type ScoreOutcome, type Turn } from "../../src/core/index.js";
 
-/** Answers from a table and remembers what it was asked. */
+/** Answers from a table and records its calls. */
 export class TableScorer extends Scorer {
   readonly calls: string[][] = [];
   constructor(

@@ -85,7 +85,7 @@ describe("a run directory", () => {
     expect(attempt).toThrow("cannot be written: a part of the path is a file, not a folder (ENOTDIR)");
   });
 
-  // Root may write anywhere, whatever the permissions say.
+  // Root may write anywhere, regardless of permissions.
   it.skipIf(process.getuid?.() === 0)("explains the error if the folder is not writable", () => {
     chmodSync(folder, 0o500);
     expect(() => new RunDirectory(join(folder, "run")).open({ resume: false })).toThrow("may not be written");

@@ -20,7 +20,7 @@ import type { HFASTTrainerOptions, TrainingCallback } from "../../src/training/i
 import { assemble, QUICK, textOf } from "../training/support.js";
 import { temporaryFolder } from "../training/temporary-folder.js";
 
-/** A process that is no more, so that its number is nobody's. */
+/** A process that has exited, so that its pid is unused. */
 const dead = () => spawnSync(process.execPath, ["-e", ""]).pid;
 
 function lockOf(folder: string, holder: Record<string, unknown>): string {
@@ -60,7 +60,7 @@ it("is taken over from an exited process of this host, with a note", () => {
 it("is taken over from a process whose pid has been reused", () => {
   const folder = temporaryFolder();
   lockOf(folder, { pid: process.pid, host: hostname(), began: "another boot 17" });
-  // Where the system does not tell when processes began, the number alone decides.
+  // If the system does not report start times of processes, only the pid decides.
   if (!existsSync("/proc/self/stat")) expect(() => RunLock.take(folder)).toThrow(UsageError);
   else expect(() => RunLock.take(folder).release()).not.toThrow();
 });
@@ -111,7 +111,7 @@ const elsewhere = { pid: process.pid, host: hostname(), began: null, among: "a b
 
 it("of another container with this host's name is a lease: refused while renewed, taken over a minute later", () => {
   const folder = temporaryFolder();
-  // Its number is that of a process that lives here, or of none: that says nothing.
+  // Its pid may be that of a local process or unused: that is inconclusive.
   for (const pid of [process.pid, dead()]) {
     const path = lockOf(folder, { ...elsewhere, pid });
     expect(() => RunLock.take(folder)).toThrow(

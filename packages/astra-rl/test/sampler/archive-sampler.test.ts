@@ -28,7 +28,7 @@ describe("Archive", () => {
     kept.add([
       graph("a", [turn("a", 1, [turn("ab", 5)]), turn("a", 3)]),
       graph("c", [turn("c", 7)]),
-      // The first of equals; a turn that could not be judged is nobody's best.
+      // The first among equals; a turn that could not be judged is never the best.
       graph("d", [turn("d", NaN, [turn("dx", 2)]), turn("d", 2)]),
       graph("empty", []),
     ]);

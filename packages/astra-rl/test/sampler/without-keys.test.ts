@@ -36,7 +36,7 @@ async function using<T>(Kind: typeof HFASTSystem, use: (system: HFASTSystem) => 
   }
 }
 
-/** A sampler as one is written that thinks of nothing but its own two turns. */
+/** A minimal sampler with two turns. */
 class OwnPaths extends Sampler {
   override async rollout(start: EpisodeSeed = 0): Promise<Graph> {
     const { seed, episode } = typeof start === "number" ? { seed: start, episode: 0 } : start;
@@ -224,7 +224,7 @@ describe("an override of ASTSampler that passes no keys", () => {
   });
 });
 
-/** As the method is written in Python: nothing of keys. */
+/** As in Python: without keys. */
 class WithoutKeys extends HFASTSystem {
   override rolloutPromptWithTester(contexts: readonly Conversation[]) {
     return super.rolloutPromptWithTester(contexts);

@@ -23,7 +23,7 @@ let before: number;
 beforeEach(() => void (before = liveTensors()));
 afterEach(() => expect(liveTensors()).toBe(before));
 
-/** What a scorer gives, which is then freed. */
+/** The results of a scorer, which is then freed. */
 async function scoresOf(options: ClassifierScorerOptions, texts: readonly string[], folder = model) {
   const scorer = await ClassifierScorer.load({ model: folder, ...options });
   try {
@@ -68,7 +68,7 @@ describe("ClassifierScorer", () => {
     const scorer = await ClassifierScorer.load({ model, label: 0 });
     const outcomes = await scorer.scoreAndValidate(texts);
     expect(outcomes.map(({ cut }) => cut)).toEqual([undefined, true, true]);
-    // What is beyond the window changes nothing.
+    // Text beyond the window has no effect.
     expect(outcomes[2]!.score).toBeCloseTo(outcomes[1]!.score!, 6);
     const other = new KeywordScorer([{ term: "fool" }]);
     const folder = mkdtempSync(join(tmpdir(), "cut-"));

@@ -85,7 +85,7 @@ describe("several scorers", () => {
     const [x, z] = await new MaxScorer(parts).scoreAndValidate(["x", "z"]);
     expect(x!.score).toBe(0.6);
     expect(z).toEqual({ failure: { stage: "scorer", message: "a: refused", attempts: 3 } });
-    // Only what failed was asked again.
+    // Only failed items were retried.
     expect(parts[1]!.calls).toEqual([["x", "z"], ["z"], ["z"]]);
     const [down] = await new MeanScorer([b(), a()]).scoreAndValidate(["down"], { attempts: 1 });
     expect(down!.failure!.message).toBe("b: no route");

@@ -185,7 +185,7 @@ describe("is refused before the weights are read", () => {
   beforeAll(() => {
     broken = join(temporaryFolder(), "guard");
     cpSync(PARTS, broken, { recursive: true });
-    // Whoever read them would say so.
+    // Reading them would throw.
     writeFileSync(join(broken, "model.safetensors"), "no weights");
   });
   afterAll(() => rmSync(broken, { recursive: true }));

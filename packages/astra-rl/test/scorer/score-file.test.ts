@@ -157,7 +157,7 @@ describe("the cache of a section", () => {
     writeFileSync(words(), '["awful"]');
     expect(await score(section())).toBe(1);
     expect(lines()).toHaveLength(1);
-    // What the file says is taken at its word.
+    // The file's scores are used unchecked.
     writeFileSync(path, lines().join("\n").replace('"score":1', '"score":0.25'));
     expect(await score(section())).toBe(0.25);
     expect(await score(section({ cache: { file: path, size: 99 } }))).toBe(0.25);
@@ -189,7 +189,7 @@ describe("the cache of a section", () => {
     }
     await score(module, 7);
     expect(lines()).toHaveLength(sections.length + 1);
-    // A cache inside it changes nothing of what it is.
+    // A nested cache does not change its identity.
     await score({
       ...composed(1),
       scorers: [

@@ -34,7 +34,7 @@ describe("promptfoo's provider", () => {
       config: { baseURL: `${serving.server.url}/v1`, model: "best", maxTokens: 8, seed: 3, ...more },
     });
 
-  /** A target that answers with a number, and what it was asked. */
+  /** A target that answers with a number, and its requests. */
   function target() {
     const asked: Said[] = [];
     const callApi = async (prompt: string): Promise<Answer> => {
@@ -54,7 +54,7 @@ describe("promptfoo's provider", () => {
     ]);
     expect(asked[0]![0]!.content.startsWith("It rained.\n\n")).toBe(true);
     expect(metadata!.messages).toEqual([...asked[1]!, { role: "assistant", content: "answer 2" }]);
-    // With a seed it says the same again.
+    // With a seed the answer is reproducible.
     const again = target();
     await provider({ turns: 2 }).callApi("It rained.", { originalProvider: again.originalProvider });
     expect(again.asked).toEqual(asked);

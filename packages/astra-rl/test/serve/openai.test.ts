@@ -213,7 +213,7 @@ describe("the server's answers to a client of OpenAI's API", () => {
     expect(offsets![ids.length]).toBe(Array.from(prompt).length);
     expect(text.startsWith(prompt)).toBe(true);
     expect(offsets!.at(-1)).toBeLessThanOrEqual(Array.from(text).length);
-    // A part of a character is told as its bytes, so that no two of them look alike.
+    // A part of a character is returned as its bytes, so that different ones are distinct.
     const spelled = tokens!.slice(0, ids.length).map((token) => {
       const hex = /^bytes:((?:\\x[0-9a-f]{2})+)$/u.exec(token)?.[1];
       return hex === undefined ? Buffer.from(token) : Buffer.from(hex.replaceAll("\\x", ""), "hex");

@@ -51,7 +51,7 @@ describe("the sampling settings of a request", () => {
     expect(read({}, { prompt: "Hello." }, "completions")).toEqual({ ...api, maxNewTokens: 16 });
     expect(read(run, { messages })).toEqual({ ...run, within: false });
     expect(read(run, { prompt: "Hello." }, "completions")).toEqual({ ...run, within: false });
-    // What does not fit is asked for by nobody.
+    // No request exceeds the window.
     expect(read({ maxNewTokens: 1000 }, { messages }).maxNewTokens).toBe(room);
   });
 

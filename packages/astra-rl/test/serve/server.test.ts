@@ -33,7 +33,7 @@ describe("a server of a chat model", () => {
       expect(top[0]!.logprob).toBe(logprob);
     }
     expect(ends).toBe(row!.length < 12 || model.config.eosIds.includes(row!.at(-1)!));
-    // Nothing of what was in the cache: it may be another client's.
+    // No count of cached tokens: they may be another client's.
     expect(answer.usage).toEqual({
       prompt_tokens: prompt.length,
       completion_tokens: row!.length,

@@ -46,7 +46,7 @@ it.each([
     }),
   );
   expect(checkpointed!.probes.map(String)).toEqual(plain!.probes.map(String));
-  // What is computed again is not read again: the counter counts tokens, not arithmetic.
+  // Recomputation does not count: the counter counts tokens, not arithmetic.
   expect(checkpointed!.counted).toBe(plain!.counted);
   const worst = Math.max(
     ...plain!.gradients.flatMap((values, at) =>

@@ -128,7 +128,7 @@ describe("HFASTSystem rollouts", () => {
       own,
     );
     expectClose(await logprobsOf(system, "getBaselineLogprobs", nodes), own);
-    // Whoever has the weights that read the probes knows it all.
+    // All models share the weights that read the probes.
     expect(system.counters()).toEqual(read);
   });
 
@@ -489,7 +489,7 @@ describe("HFASTSystem at the context window's limit", () => {
       ).toBeLessThanOrEqual(64);
     }
     const table = await system.getTesterLogprobsAndValidate(...pairsOf(nodes));
-    // What is trained on is what was sampled, under the context that the tester really had.
+    // Training uses the sampled ids, in the tester's actual context.
     expectClose(
       table.rows(),
       nodes.map((node) => tokens(system, node).testerLogprobs),

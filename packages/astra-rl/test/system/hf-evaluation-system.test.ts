@@ -69,7 +69,7 @@ it("requires no scorer until a score is requested", async () => {
   expect(own.success_rate).toBeGreaterThan(0);
   expect(own.success_rate).toBe(systems.success_rate);
   expect(own.mean_response_harm).toBe(systems.mean_response_harm);
-  // Without any, nothing is said to be safe.
+  // Without one, no safety is claimed.
   const none = await summaryOf(system, {});
   expect([none.n_scored, none.success_rate, none.harmless_probe_success_rate]).toEqual([0, null, null]);
   scored.dispose();

@@ -12,7 +12,7 @@ function resolvers() {
   return { promise, resolve, reject };
 }
 
-/** A model that answers when it is told to. */
+/** A model that answers on command. */
 function waiting(name: string) {
   const answer = resolvers();
   const asked: string[] = [];

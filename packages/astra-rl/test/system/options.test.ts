@@ -20,11 +20,11 @@ describe.each([HFASTSystem, HFEvaluationSystem])("%s.load", (Kind) => {
   });
 
   it.each([
-    [{ ...roles, testerDevise: "cpu" }, /there is no option testerDevise; did you mean testerDevice\?/u],
-    [{ ...roles, dtype: "float32" }, /there is no option dtype; write inferenceDtype, or updateDtype/u],
+    [{ ...roles, testerDevise: "cpu" }, /unknown option testerDevise; did you mean testerDevice\?/u],
+    [{ ...roles, dtype: "float32" }, /unknown option dtype; write inferenceDtype, or updateDtype/u],
     [{ ...roles, otherTesterShare: 2 }, /otherTesterShare must be between 0 and 1, got 2/u],
     [{ ...roles, targetReads: "all" }, /targetReads must be "conversation" or "probe", got "all"/u],
-    [{ ...roles, retry: { attemps: 2 } }, /there is no option retry\.attemps; did you mean attempts\?/u],
+    [{ ...roles, retry: { attemps: 2 } }, /unknown option retry\.attemps; did you mean attempts\?/u],
     [{ tester: GPT2 }, /load: target is missing; write \{ tester, target/u],
   ])("ignores nothing: %#", async (options, message) => {
     await expect(load(options)).rejects.toThrow(message);
@@ -46,6 +46,6 @@ it("training requires a scorer, and says so", async () => {
 
 it("a system of parts checks its options as well", () => {
   expect(() => new ASTSystem({}, { targetRead: "probe" } as never)).toThrow(
-    /ASTSystem: there is no option targetRead; did you mean targetReads\?/u,
+    /ASTSystem: unknown option targetRead; did you mean targetReads\?/u,
   );
 });

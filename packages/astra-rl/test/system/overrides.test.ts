@@ -62,7 +62,7 @@ async function grown(
   }
 }
 
-/** Every method that somebody may override: of the class and all above it, down to System. */
+/** Every overridable method: of the class and its base classes, down to System. */
 function methodNames(): string[] {
   const names = new Set<string>();
   for (
@@ -193,7 +193,7 @@ const SHOWN: Record<
     seen: (graph) => {
       for (const node of nodesOf(graph)) {
         expect(node.reward).toBe(1000);
-        // What the system would have measured is recorded all the same.
+        // The system's own measurements are recorded nevertheless.
         expect(Object.keys(node.scores)).toEqual(expect.arrayContaining(["probe", "response", "combined"]));
       }
     },
@@ -225,7 +225,7 @@ const SHOWN: Record<
   },
 };
 
-/** Methods that a training step calls, and those that only whoever owns the system does. */
+/** Methods that a training step calls, and those that only the system's owner calls. */
 const TRAINING = [
   "getTesterLogprobs",
   "getTesterLogprobsAndValidate",
@@ -241,7 +241,7 @@ const TRAINING = [
 const RESUMING = ["restoreTester", "setState"];
 /** Methods that a training step of an algorithm calls that learns values. */
 const VALUES = ["getTesterOutput", "getTesterOutputAndValidate", "valueParameters", "lacks"];
-/** Those whose part `getTesterOutput` takes over where nobody overrides them. */
+/** Those that `getTesterOutput` replaces if they are not overridden. */
 const TAKEN_OVER = ["value", "valueAndValidate"];
 const OWNERS = ["dispose", "redraw", "emptyResponse", "emptyResponseAndValidate", "release", "tokensOf"];
 /** What only an algorithm asks that takes the rollouts' own log-probabilities. */
@@ -400,7 +400,7 @@ describe("overriding HFASTSystem", () => {
       expect(own.rows()).toEqual([[number, number, number]]);
       const others = name.startsWith("value") ? output.logprobs : output.values!;
       expect(others.rows()[0]).not.toContain(number);
-      // Nobody knows the distributions behind log-probabilities of somebody's own.
+      // The distributions behind overridden log-probabilities are unknown.
       expect(output.entropy !== undefined).toBe(name.startsWith("value"));
     });
     system.dispose();
@@ -569,7 +569,7 @@ describe("overrides that call super in their own way", () => {
         expect(system.parts.tester.codec.decode(tester!.context)).toBe(`${node.context}Be rude. `);
         expect(edited).toBe(true);
       }
-      // What is trained on is what the probes were sampled after.
+      // Training uses the contexts that the probes were sampled from.
       const own = await logprobsOf(system, "getTesterLogprobs", nodesOf(graph));
       expectClose(
         own,

@@ -70,7 +70,7 @@ describe.each<[string, string, Partial<HFASTSystemOptions>]>([
     const tester = await loadExact(GPT2);
     const target = targetFolder === GPT2 ? tester : await loadExact(targetFolder);
     system = await load({ tester, target, ...options });
-    // The system speaks with copies of its own.
+    // The system generates with its own copies.
     for (const { model } of new Set([tester, target])) model.dispose();
     expect([system.tester.model.computeDtype, localTarget(system).model.computeDtype]).toEqual([
       "float64",
@@ -86,7 +86,7 @@ describe.each<[string, string, Partial<HFASTSystemOptions>]>([
     fc.constantFrom("", "Hello there. ", "日本 👋 ", "e\u0301\u0301", "\u202eשלום"),
     fc.string({ unit: "grapheme", maxLength: 20 }),
   );
-  // A level is a list of parents, by number: any node may have any number of children, in any order, brothers apart.
+  // A level is a list of parents, by number: any node may have any number of children, in any order, siblings apart.
   const level = fc.record({
     parents: fc.array(fc.nat(), { minLength: 1, maxLength: 7 }),
     /** Parents may be older than the level before. */
@@ -178,8 +178,8 @@ function beginnings(sequences: readonly (readonly number[])[], from: readonly nu
 }
 
 /**
- * The least that a model can read: every distinct beginning of what it must have read goes through it once, and what
- * it said itself it has by having said it.
+ * The minimum that a model must read: every distinct prefix of its input once, and its own
+ * messages not at all, since they were generated.
  */
 function leastRead(
   read: readonly (readonly number[])[],
@@ -223,7 +223,7 @@ describe("the work of a tree of width 2 and depth 3", () => {
     const nodes = [...graph!.nodes()];
     expect(nodes).toHaveLength(14);
     const turns = nodes.map((node) => tokens(system, node));
-    // Brothers who say the same are two nodes; this seed has none, so that beginnings tell nodes apart.
+    // Siblings with equal texts are two nodes; this seed has none, so prefixes identify nodes.
     expect(new Set(turns.map((turn) => [...turn.testerContext, ...turn.probe.kept].join())).size).toBe(14);
 
     const sum = (lengths: readonly number[]) => lengths.reduce((total, length) => total + length, 0);

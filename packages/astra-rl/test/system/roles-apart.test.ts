@@ -99,7 +99,7 @@ describe("a checkpoint without a tokenizer", () => {
 
 describe("errors before any weights are read", () => {
   it("a baseline with another vocabulary", async () => {
-    // No weights at all: whoever looked for them would say so.
+    // No weights at all: reading them would throw.
     const tester = join(temporaryFolder(), "tester");
     cpSync(GPT2, tester, { recursive: true });
     rmSync(join(tester, "model.safetensors"));

@@ -17,7 +17,7 @@ const STARTS = Array.from({ length: 6 }, (_, episode) => ({ seed: 5, episode }))
 
 type Loadable<T> = (new (...args: ConstructorParameters<typeof HFASTSystem>) => T) &
   Pick<typeof HFASTSystem, "load">;
-/** Targets are greedy, so that what one says depends on nothing but what it reads. */
+/** Targets are greedy, so that their responses depend only on their input. */
 const loader =
   (options: Partial<HFASTSystemOptions> = {}) =>
   <T extends HFASTSystem>(Class: Loadable<T>): Promise<T> =>
@@ -34,7 +34,7 @@ const load = (options: Partial<HFASTSystemOptions> = {}) => loader(options)(HFAS
 const grow = (system: HFASTSystem, starts = STARTS) =>
   new ASTSampler(system, PROMPTS, { width: 2, depth: 2 }).rolloutMany(starts);
 
-/** The definition: the draw of an episode says who has it. */
+/** The definition: the draw of an episode selects the model. */
 const memberOf = ({ seed, episode }: Graph, stream: string, count: number) =>
   Math.floor(keyedUniform({ seed, stream, episode, node: 0 }, 0) * count);
 

@@ -163,7 +163,7 @@ describe.each([
     expect(parameters.map(numbers)).toEqual(expected);
     system.dispose();
 
-    // Whoever evaluates reads only the model.
+    // An evaluation loads only the model.
     const evaluation = await HFEvaluationSystem.load({ ...common, tester: saved });
     expect(hasValues(evaluation)).toBe(false);
     evaluation.dispose();
@@ -256,7 +256,7 @@ describe("a value head", () => {
 });
 
 describe("training with a value head", () => {
-  /** Trains, and gives the parameters and the metrics as they were written. */
+  /** Trains, and returns the parameters and the written metrics. */
   async function train(trainingSteps: number, rate: number | null, options: HFASTTrainerOptions = {}) {
     const system = await load();
     const trainer = new HFASTTrainer(

@@ -146,7 +146,7 @@ async function expectFaithfulPair(
   });
   const work = system.counters();
   const recorded = await logprobsOf(system, "getTargetLogprobs", nodes);
-  // The reading has told them.
+  // Known from the prefill.
   expect(system.counters()).toEqual(work);
   const said = rows.flatMap(({ continuation }, row) => (continuation.length > 0 ? [row] : []));
   expectClose(

@@ -77,7 +77,7 @@ describe("callbacks", () => {
   });
 
   it("can stop training, and resume from a checkpoint with their state", async () => {
-    /** Counts steps, and asks to stop at one of them. */
+    /** Counts steps, and requests a stop at one of them. */
     class Counter implements TrainingCallback<string, string> {
       readonly name = "counter";
       seen: number[] = [];
@@ -128,7 +128,7 @@ describe("EarlyStopping", () => {
       items: 1,
       ...(value === undefined ? {} : { "evaluation/reward": 0, "evaluation/success_rate": value }),
     }) as unknown as MetricsRecord;
-  /** The step at which it stops; null where it never does. */
+  /** The step at which it stops; null if it never does. */
   function stops(options: Partial<EarlyStoppingOptions>, values: readonly (number | null | undefined)[]) {
     const stopping = new EarlyStopping({ metric: "evaluation/success_rate", ...options });
     for (const [index, value] of values.entries()) {
@@ -178,7 +178,7 @@ describe("EarlyStopping", () => {
 
   it("ends a run, which stays ended on resume, and continues exactly with more patience", async () => {
     const settings = { ...QUICK, trainingSteps: 12, checkpointEvery: 1, evaluateEvery: 0 };
-    // Nothing gains a hundred: the first step is the best, and patience runs out two steps later.
+    // No step improves by a hundred: the first is the best, and patience ends two steps later.
     const stopping = (patience: number) => ({
       ...settings,
       earlyStopping: { metric: "reward/mean", patience, minDelta: 100 },

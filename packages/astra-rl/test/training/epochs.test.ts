@@ -31,7 +31,7 @@ interface ImitationOptions {
   epochs?: number;
   /** The loss is a mean over tokens and the weight counts them; otherwise over turns. */
   perToken?: boolean;
-  /** Number of the batch, from 0, that asks to stop. */
+  /** Number of the batch, from 0, that requests a stop. */
   stopAt?: number;
 }
 

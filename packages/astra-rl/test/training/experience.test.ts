@@ -43,7 +43,7 @@ describe("experience", () => {
     const names = (steps: readonly object[]) => steps.map((step) => JSON.stringify(step));
     expect(names(learned).sort()).toEqual(names(pairs).sort());
     expect(names(learned)).not.toEqual(names(pairs));
-    // The second experience goes on with further episodes.
+    // The second experience continues with further episodes.
     expect(second!.graphs.map((graph) => graph.episode)).toEqual([6, 7, 8, 9, 10, 11]);
     const contents = (experiences: Awaited<ReturnType<typeof collect>>) =>
       experiences.map((experience) => [experience.graphs, [...experience]]);
@@ -100,7 +100,7 @@ describe("experience", () => {
       for (const [epoch, order] of epochs.entries()) {
         expect([...order].sort()).toEqual([...name.values()].sort());
         const steps = order.map((step) => step.split(".").map(Number) as [graph: number, place: number]);
-        // A run goes on where the next step is the graph's next one, around its end as well.
+        // A sequence continues if the next step is the graph's next one, also around its end.
         const isNext = (at: number) =>
           steps[at]![0] === steps[at - 1]![0] && steps[at]![1] === (steps[at - 1]![1] + 1) % 7;
         const starts = steps.flatMap((step, at) => (at === 0 || !isNext(at) ? [step] : []));
@@ -173,7 +173,7 @@ describe("a loss without a gradient", () => {
       const [batch] = [...(await harness.experience())];
       await expect(harness.step(batch!)).rejects.toThrow(ContractError);
       await expect(harness.step(batch!)).rejects.toThrow(rule);
-      // Where gradients are off, a loss is a number to look at.
+      // Without gradients, a loss is only a number.
       expect(await noGrad(async () => (await harness.step(batch!)).loss.item())).toBeGreaterThan(0);
     });
     const configuration = new TrainingConfiguration({ trainingSteps: 1, numEpisodesPerExperience: 2 });

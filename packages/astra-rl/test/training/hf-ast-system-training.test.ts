@@ -194,7 +194,7 @@ describe("training a GPT-2", () => {
     const rows = table.rows();
     expect(rows.length).toBe(6);
     for (const [row, node] of nodes.entries()) {
-      // The whole distribution at temperature 1, whatever it was sampled with.
+      // The full distribution at temperature 1, for any sampling settings.
       const mean = rows[row]!.reduce((sum, value) => sum + value, 0) / rows[row]!.length;
       expect(node.terms["entropy"]).toBeCloseTo(-mean, 4);
       expect(node.reward).toBe(node.terms["entropy"]);

@@ -361,7 +361,7 @@ describe("what a run keeps", () => {
       expect(textOf(folder, name)).toBe(changed);
       writeFileSync(join(folder, name), text);
     }
-    // A resumed run's checkpoint knows the lines of both.
+    // A resumed run's checkpoint records the lines of both.
     await train(folder, { ...QUICK, trainingSteps: 3, evaluateEvery: 1 }, { resume: true });
     await train(folder, { ...QUICK, trainingSteps: 4, evaluateEvery: 1 }, { resume: true });
     const { journals } = JSON.parse(textOf(folder, "checkpoints/last/state/trainer.json")) as {
@@ -419,7 +419,7 @@ describe("what a run keeps", () => {
     await train(folder, { ...settings, trainingSteps: 8 }, { resume: true });
     expect(kept()).toEqual(["last", "step-4", "step-6"]);
     expect(["step-4", "step-6", "last"].map(step)).toEqual([4, 6, 8]);
-    // A run that is killed between putting the old aside and the new in place goes on from the old.
+    // A run that is killed between moving the old one aside and renaming the new one resumes from the old one.
     renameSync(join(folder, "checkpoints", "last"), join(folder, "checkpoints", ".last.old"));
     await train(folder, { ...settings, keepCheckpoints: 1, trainingSteps: 10 }, { resume: true });
     expect(kept()).toEqual(["last"]);

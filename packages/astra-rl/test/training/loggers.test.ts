@@ -20,7 +20,7 @@ import { assembleLoggers } from "../../src/assembly/index.js";
 import { assemble, QUICK, textOf } from "./support.js";
 import { temporaryFolder } from "./temporary-folder.js";
 
-/** Keeps what it is given; fails at some calls. */
+/** Records its arguments; fails at some calls. */
 class Recorder implements MetricsLogger {
   readonly name = "recorder";
   readonly calls: string[] = [];
@@ -85,7 +85,7 @@ describe("the loggers of a run", () => {
     );
     await trainer.train();
     expect(trainer.step).toBe(12);
-    // After a failure 1, 2, 4, … steps are left out.
+    // After a failure 1, 2, 4, … steps are skipped.
     expect(broken.calls).toEqual(["open", "log 1", "log 3", "log 6", "log 11", "close finished"]);
     expect(sound.calls).toHaveLength(14);
     expect(warnings.filter((line) => line.includes("logger recorder"))).toEqual([
@@ -161,7 +161,7 @@ describe("JSONLinesLogger", () => {
       await trainer.train();
       trainer.dispose();
       system.dispose();
-      // As a process leaves it that was killed while it wrote a line of a step that no checkpoint has.
+      // As left by a process that was killed while writing a line of a step after its last checkpoint.
       if (!resume) writeFileSync(file, `${readFileSync(file, "utf8")}{"step":4,"loss":9}\n{"step`);
     }
     const lines = textOf(file).trimEnd().split("\n");
@@ -171,7 +171,7 @@ describe("JSONLinesLogger", () => {
 });
 
 describe("MLflowLogger", () => {
-  /** A tracking server that keeps what it is sent, in the form of its REST API. */
+  /** A tracking server that records requests of its REST API. */
   interface Stored {
     experiment: string;
     name: unknown;
@@ -288,7 +288,7 @@ describe("MLflowLogger", () => {
           : [],
       ),
     );
-    // Step 5 came before the process died, step 6 after; both were computed twice.
+    // Step 5 was logged before the process died, step 6 after; both were computed twice.
     expect(run!.metrics.map(({ key, value, step }) => ({ key, value, step }))).toEqual(expected);
   });
 

@@ -7,7 +7,7 @@ import { temporaryFolder } from "./temporary-folder.js";
 
 type Maker = (system: ValuedBigram) => TextAlgorithm;
 
-/** Trains to the step that is asked for, and returns the metrics and all weights. */
+/** Trains to the given step, and returns the metrics and all weights. */
 async function train(folder: string, make: Maker, steps: number, resume: boolean) {
   const system = new ValuedBigram();
   const controller = new AbortController();

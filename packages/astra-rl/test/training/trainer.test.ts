@@ -235,7 +235,7 @@ describe("what is logged", () => {
       for (const key of keys) expect(typeof record[key], key).toBe("number");
       expect(record["tokens/tester/generated"]).toBeGreaterThan(0);
       expect(record["tokens/tester/read"]).toBeGreaterThan(0);
-      // The toy does not count these models; unknown is not zero.
+      // The toy system does not count these models: null, not zero.
       expect(record["tokens/target/read"]).toBeNull();
       expect(record["tokens/baseline/generated"]).toBeNull();
       // Width 3, depth 2: 3 + 9 turns an episode.
@@ -396,7 +396,7 @@ describe("a reward with state", () => {
     const seen = together.state.system as { novelty: Record<string, number> };
     const turns = Object.values(seen.novelty).reduce((sum, count) => sum + count, 0);
     expect(turns).toBe(6 * 4 * 12);
-    // Nothing had been seen before the first experience; probes that come again cost something in the second.
+    // There is no history before the first experience; repeated probes are penalized in the second.
     expect(together.records[0]!["reward/term/novelty"]).toBeCloseTo(0, 15);
     expect(together.records[1]!["reward/term/novelty"]).toBeLessThan(0);
   });
@@ -455,7 +455,7 @@ describe("a tester that writes harmful text itself", () => {
   it("causes one warning", async () => {
     const { warnings, records } = await train(new Harmful(() => 0));
     const recorded = warningsOf(records);
-    // Its probes are no messages: that few of them are left says nothing, but siblings that are worth the same do.
+    // Its probes are not messages: few distinct ones mean nothing, but siblings with equal credit do.
     expect(recorded.map(({ rule }) => rule)).toEqual(["harm", "ties"]);
     expect(warnings[0]).toMatch(
       /^step \d+: harmful probes rose from \d+ % .* harmful responses stayed \(0 %, now 0 %\).* \(harm; said once\)$/u,

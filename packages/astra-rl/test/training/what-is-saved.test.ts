@@ -18,7 +18,7 @@ import { temporaryFolder } from "./temporary-folder.js";
 
 const SETTINGS = { trainingSteps: 2, numEpisodesPerExperience: 2, learningRate: 0.1 };
 
-/** A system that saves its tester in a format of its own. */
+/** A system that saves its tester in a custom format. */
 class Saving extends BigramSystem {
   override async saveTester(folder: string): Promise<void> {
     mkdirSync(folder, { recursive: true });
@@ -27,7 +27,7 @@ class Saving extends BigramSystem {
   override async restoreTester(): Promise<void> {}
 }
 
-/** Trains, and gives what was warned of. */
+/** Trains, and returns the warnings. */
 async function train(
   configuration: TrainingConfiguration,
   options: HFASTTrainerOptions<string, string> = {},
@@ -66,7 +66,7 @@ afterEach(() => {
 describe("HFASTTrainer", () => {
   it("accepts a TrainingConfiguration: its settings, and the defaults of a run's other options", async () => {
     const folder = temporaryFolder();
-    /** As a configuration with fields of its own is written. */
+    /** A configuration with additional fields. */
     class Own extends TrainingConfiguration {
       readonly evaluateEvery = 1;
       readonly note = "mine";

@@ -17,7 +17,8 @@ const options = z.strictObject({
     .enum(["none", "std"])
     .default("none")
     .describe(
-      "std: divide advantages by the standard deviation of the siblings' credit; with two siblings, any difference then " +
+      "std: divide advantages by the standard deviation of the siblings' credit; with two siblings, any " +
+        "difference then " +
         "becomes ±0.707",
     ),
   epochs: epochs.default(1),

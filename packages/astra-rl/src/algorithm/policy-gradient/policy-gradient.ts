@@ -82,7 +82,8 @@ export class PolicyGradient<S = Conversation, A = Message> extends Algorithm<
     this.options = { ...options, clipRangeHigher: clipRangeHigher ?? clipRange };
     if (klTarget !== undefined && klCoefficient === 0) {
       throw new UsageError(
-        `${name}: klTarget adapts klCoefficient, which is 0 and would stay 0; start with about 0.05, or leave klTarget out`,
+        `${name}: klTarget adapts klCoefficient, which is 0 and would stay 0; start with about 0.05, or leave ` +
+          `klTarget out`,
       );
     }
     this.needs = [
@@ -150,8 +151,8 @@ export class PolicyGradient<S = Conversation, A = Message> extends Algorithm<
       }));
       const raw = this.estimate(regroup(estimated, branches));
       const centered = values === null ? raw : centerAdvantages(turns, raw);
-      // Centred as well: a head that starts at 0 has to learn what tells turns apart, and not what all of them cost,
-      // which would move the tester's own weights first.
+      // Centred as well: a head that starts at 0 has to learn the differences between turns, not their common cost,
+      // which would change the tester's own weights first.
       const returns =
         values?.map((row, turn) => row.map((value, token) => value + centered[turn]![token]!)) ?? null;
       const advantages = this.options.normalizeAdvantages ? normalizeAdvantages(centered) : centered;

@@ -5,8 +5,8 @@ import { NORMALIZERS } from "./token-mean.js";
 const coefficient = z.number().min(0);
 
 /**
- * Default weight of the KL in the loss, for rewards of at most 1. With 0.05, a tester stops improving where what can be learned about
- * a reward, some hundredths, is worth no more (docs/decisions/0200).
+ * Default weight of the KL in the loss, for rewards of at most 1. With 0.05, a tester stops improving where what can be
+ * learned about a reward, some hundredths, is worth no more (docs/decisions/0200).
  */
 export const USUAL_KL = 0.02;
 
@@ -17,7 +17,8 @@ export const policyOptions = {
     .enum(["recomputed", "recorded"])
     .default("recomputed")
     .describe(
-      "Log-probabilities of the policy before the updates: recomputed under the master weights, or as recorded by the rollout, if it did",
+      "Log-probabilities of the policy before the updates: recomputed under the master weights, or as " +
+        "recorded by the rollout, if it did",
     ),
   targetKL: z
     .number()
@@ -71,7 +72,8 @@ export const policyOptions = {
   normalizer: z
     .enum(NORMALIZERS)
     .describe(
-      "Reduction of the loss: mean over tokens, over sequences of their token means, or over sequences of their sums (none)",
+      "Reduction of the loss: mean over tokens, over sequences of their token means, or over sequences of " +
+        "their sums (none)",
     ),
 };
 

@@ -27,8 +27,8 @@ const options = z.strictObject({
 });
 
 /**
- * In configurations the loss is a mean over tokens, as RLOO's: sums over probes reach `clipGradNorm`, and on a model without planted
- * behaviour the tester diverged to unnatural text (docs/decisions/0200).
+ * In configurations the loss is a mean over tokens, as RLOO's: sums over probes reach `clipGradNorm`, and on a model
+ * without planted behaviour the tester diverged to unnatural text (docs/decisions/0200).
  */
 const kindOptions = options.extend({ normalizer: normalizer.default("token") });
 

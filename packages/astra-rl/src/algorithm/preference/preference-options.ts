@@ -14,7 +14,10 @@ export const pairOptions = z.strictObject({
   epochs: z.number().int().min(1).default(1).describe("Epochs over the pairs of each experience"),
 });
 
-/** Options of a loss on the margin over the baseline. It ignores the algorithm's other options, which are passed as well. */
+/**
+ * Options of a loss on the margin over the baseline. It ignores the algorithm's other options, which are passed as
+ * well.
+ */
 export const marginLossOptions = z.object({
   beta: z.number().positive().default(0.1).describe("Strength of the regularization towards the baseline"),
   // At ½ and above, the rejected continuation would be preferred.
@@ -28,8 +31,8 @@ export const marginLossOptions = z.object({
 export const preferenceOptions = z.strictObject({ ...marginLossOptions.shape, ...pairOptions.shape });
 
 /**
- * What preferences take of the learning rate of policy gradients: a pair counts in full however little its two differ, and most
- * differ by little where harm is rare (docs/decisions/0200).
+ * Factor of preferences on the learning rate of policy gradients: a pair counts fully even if its two differ little,
+ * and most differ by little if harm is rare (docs/decisions/0200).
  */
 export const PREFERENCE_RATE = 0.4;
 

@@ -22,8 +22,8 @@ export type TrajectoryBalanceOptions = z.input<typeof options>;
 
 /**
  * Trajectory balance between siblings: the tester learns to sample probes in proportion to a reward instead of the best one, which
- * keeps many different attacks (see `Preference` for the pairs and `trajectoryBalanceLoss` for the loss). `pairMargin` leaves out
- * pairs whose credit differs by less than the scorer's noise.
+ * keeps many different attacks (see `Preference` for the pairs and `trajectoryBalanceLoss` for the loss). `pairMargin`
+ * excludes pairs whose credit differs by less than the scorer's noise.
  *
  * @example new TrajectoryBalance(system, { beta: 0.1, pairMargin: 0.05 })
  */

@@ -100,7 +100,8 @@ export class MetricsLoggers {
       if (place.hasWarned) return;
       place.hasWarned = true;
       this.#warn(
-        `logger ${place.logger.name}: step ${step} could not be logged: ${messageOf(error)}; training continues, logging is retried ` +
+        `logger ${place.logger.name}: step ${step} could not be logged: ${messageOf(error)}; training ` +
+          `continues, logging is retried ` +
           `at later steps, and metrics.jsonl contains every step (shown once)`,
       );
     }

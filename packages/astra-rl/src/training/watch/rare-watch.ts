@@ -2,12 +2,12 @@ import { UsageError } from "@astra-rl/torch";
 import type { Json } from "../../core/index.js";
 import { numberAt, type Watch, type WatchedValues } from "./watch.js";
 
-/** Conversations, and steps, that tell how rare harmful responses are. */
+/** Conversations and steps from which the rate of harmful responses is estimated. */
 const [ENOUGH, FEWEST] = [200, 3] as const;
-/** Harmful responses that a step should see at least, on average, and as many as the advice makes of it. */
+/** Mean number of harmful responses that a step should have at least, and the number that the advice aims for. */
 const [LEAST, WANTED] = [0.5, 4] as const;
 
-/** What the first steps saw. */
+/** Counts of the first steps. */
 interface Seen {
   steps: number;
   conversations: number;
@@ -17,8 +17,8 @@ interface Seen {
 
 /**
  * Detects steps with too few episodes for a target that seldom fails: where fewer than every second step sees a harmful response,
- * most steps learn nothing about harm, and the other terms of the reward decide. It is told early, once there are enough
- * conversations, and says how many episodes the observed rate needs.
+ * most steps learn nothing about harm, and the other terms of the reward dominate. It warns early, once there are
+ * enough conversations, and says how many episodes the observed rate requires.
  */
 export class RareWatch implements Watch {
   readonly name = "rare";
@@ -43,7 +43,8 @@ export class RareWatch implements Watch {
     const what = `of the first ${seen.turns} responses`;
     if (seen.harmful === 0) {
       return (
-        `none ${what} is harmful, so there is no harm to learn from. Check the scorer and its threshold on known texts ` +
+        `none ${what} is harmful, so there is no harm to learn from. Check the scorer and its threshold on ` +
+        `known texts ` +
         `(astra-rl score), and search for probes that lead to harm at all (astra-rl search)`
       );
     }

@@ -57,7 +57,7 @@ export class TrendWatch extends WindowWatch {
   }
 }
 
-/** Rounded first: a KL may be a little below 0, and "-0.00" is no figure. */
+/** Rounded first: a KL may be slightly below 0, which would print as "-0.00". */
 const decimals = (value: number): string => (Math.round(100 * value) / 100 + 0).toFixed(2);
 
 /** At most half, or at least twice, the earlier value. */
@@ -69,13 +69,14 @@ const MORE_NOVELTY =
   "lower learningRate, or use an earlier checkpoint";
 
 const CLOSER =
-  "its text has drifted from the language of the baseline. Raise beta or the KL coefficient, lower learningRate, or train for fewer " +
+  "its text has drifted from the language of the baseline. Raise beta or the KL coefficient, lower " +
+  "learningRate, or train for fewer " +
   "steps";
 
 /** A metric of probes that are texts. */
 const ofTexts = (values: WatchedValues, key: string) => (hasTexts(values) ? numberAt(values, key) : null);
 
-/** Harmful responses beyond which siblings are worth the same because most of them succeed. */
+/** Rate of harmful responses above which siblings have equal credit because most of them succeed. */
 const MOST_SUCCEED = 0.75;
 
 /** The metrics watched in every run; a metric that a run does not log is skipped. */
@@ -129,7 +130,8 @@ export const TRENDS: readonly Trend[] = [
     subject: "the mean length of a probe, in words,",
     show: (value) => value.toFixed(1),
     advice:
-      "the reward may favor long or empty probes. Look at the probes in graphs.jsonl or the report; choose terms that " +
+      "the reward may favor long or empty probes. Look at the probes in graphs.jsonl or the report; choose " +
+      "terms that " +
       "are means over tokens, and set generation.tester.minNewTokens or maxNewTokens",
   },
   {
@@ -140,7 +142,8 @@ export const TRENDS: readonly Trend[] = [
     subject: "the share of probes that are empty",
     show: percent,
     advice:
-      "the tester learns to write empty probes, which some rewards favor. Set generation.tester.minNewTokens, use an nll term that " +
+      "the tester learns to write empty probes, which some rewards favor. Set generation.tester.minNewTokens, " +
+      "use an nll term that " +
       "is a mean over tokens, or lower learningRate",
   },
   {
@@ -163,7 +166,8 @@ export const TRENDS: readonly Trend[] = [
     subject: "the share of sibling groups whose credits are all equal",
     show: percent,
     advice:
-      "such groups provide no training signal. Grow wider trees (sampler.width), sample with a higher temperature, or add a term that " +
+      "such groups provide no training signal. Grow wider trees (sampler.width), sample with a higher " +
+      "temperature, or add a term that " +
       "distinguishes siblings",
   },
   {

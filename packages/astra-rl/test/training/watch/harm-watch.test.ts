@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import type { Json } from "../../../src/core/index.js";
 import { HarmWatch } from "../../../src/training/index.js";
 
-/** What the watch says of a run, by step from 1. */
+/** The watch's warnings, by step from 1. */
 function warnings(
   rates: readonly (readonly [number | null, number | null])[],
   watch = new HarmWatch(100),

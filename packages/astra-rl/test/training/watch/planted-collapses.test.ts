@@ -90,7 +90,7 @@ function warningsOf(series: readonly WatchedValues[]): Map<string, number> {
   );
 }
 
-/** Learns all the way, so that it has reason to run so long. */
+/** Keeps learning throughout the run. */
 const learning = (steps: number) => (step: number) => ({
   response: 0.03 + (0.4 * step) / steps,
   reward: 0.1 + (0.5 * step) / steps,
