@@ -393,7 +393,7 @@ describe("what is recorded", () => {
     writeFileSync(path, `${text}\n`);
     await expect(parseConfiguration(written, "/elsewhere/run.yaml")).rejects.toThrow(
       new RegExp(
-        `^/elsewhere/run\\.yaml:\\d+:\\d+: ${path} was changed since this was written \\(SHA-256 ${sha256}, now `,
+        `^/elsewhere/run\\.yaml:\\d+:\\d+: ${path} has changed since this was written \\(SHA-256 ${sha256}, now `,
       ),
     );
     expect((await read("")).modules).toBeUndefined();

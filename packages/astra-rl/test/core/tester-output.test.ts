@@ -186,9 +186,9 @@ describe("the requirements of an algorithm", () => {
 describe("groups of learning rates", () => {
   it.each([
     [
-      "a tensor of somebody else's",
+      "a foreign tensor",
       (system: CriticSystem) => [[system.baseline]],
-      /none of the system's parameters/u,
+      /not one of the system's parameters/u,
     ],
     [
       "one tensor twice",

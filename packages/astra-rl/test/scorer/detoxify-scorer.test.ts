@@ -78,7 +78,7 @@ describe("DetoxifyScorer", () => {
       'detoxify: unknown variant "large"; available: original, unbiased, multilingual',
     );
     expect(await refusalOf({ variant: "large" as DetoxifyVariant, model: "nowhere" })).toMatch(
-      /no variant "large"/,
+      /unknown variant "large"/,
     );
   });
 
