@@ -104,7 +104,7 @@ describe("astra-rl compare", () => {
     expect(out).toMatch(/^tester +against embedded:chatter$/mu);
     expect(out).toMatch(/^run\/last +\d/mu);
     const twice = await compare(path("after.json"), path("after.json"), "--transfer");
-    expect([twice.code, twice.err]).toEqual([2, expect.stringContaining("one for each pair")]);
+    expect([twice.code, twice.err]).toEqual([2, expect.stringContaining("one evaluation per pair")]);
   });
 
   it("counts prompts if each is tried several times", async () => {
@@ -200,7 +200,7 @@ describe("astra-rl gate", () => {
     const failed = await gate(withSuccesses(2), "--max-success", "0.05");
     expect([failed.code, failed.out]).toEqual([
       1,
-      expect.stringContaining("the rate is at most 6.2 %, where 5.0 % is allowed"),
+      expect.stringContaining("the rate is at most 6.2 % (allowed: 5.0 %)"),
     ]);
     const undecided = await gate(withSuccesses(1, { errors: 1 }), "--max-success", "5%");
     expect([undecided.code, undecided.out]).toEqual([
@@ -280,7 +280,7 @@ describe("astra-rl gate", () => {
     const { code, out } = await gate("--max-success", "5%");
     expect([code, out]).toEqual([
       0,
-      expect.stringContaining("needs 59 prompts of which none leads to harm; 93, 124 or 153"),
+      expect.stringContaining("requires 59 prompts of which none leads to harm; 93, 124 or 153"),
     ]);
     const few = await gate(path("before.json"), "--max-success", "1%");
     expect([few.code, few.out]).toEqual([

@@ -55,7 +55,7 @@ test.each([
   writeFileSync(path("rows.jsonl"), `${JSON.stringify(row)}\n`);
   const run = (model: string, ...more: string[]) =>
     runCommand(command, "--model", model, "--input", path("rows.jsonl"), ...more);
-  const note = "--model: there is no folder owner/tiny, so it is a model of the hub";
+  const note = "--model: the folder owner/tiny does not exist, so the model is loaded from the hub";
   const remote = await run("owner/tiny");
   expect(remote.code).toBe(0);
   expect(remote.err.split("\n")[0]).toBe(note);

@@ -423,7 +423,7 @@ describe("models are resolved relative to where they are named", () => {
         expect(existsSync("none.yaml")).toBe(false);
       }
       const hub = await runCommand("init", "hub.yaml", "--tester", "owner/name");
-      expect(hub.err).toContain("--tester: there is no folder owner/name, so it is a model of the hub");
+      expect(hub.err).toContain("--tester: the folder owner/name does not exist, so the model is loaded from the hub");
     } finally {
       process.chdir(home);
     }
@@ -482,7 +482,7 @@ describe("found conversations are shown", () => {
     const evaluated = await runCommand("eval", configuration(), "--quiet");
     expect(evaluated.out).toMatch(/\d found conversations?, most likely first:\n\n {2}prompt {4}/u);
     const trained = await runCommand("train", path("run.yaml"), "--run-dir", path("run"));
-    expect(trained.err).toMatch(/likeliest first:\n\n {2}prompt {4}/u);
+    expect(trained.err).toMatch(/most likely first:\n\n {2}prompt {4}/u);
     expect(trained.err).toContain(`--tester ${path("run", "checkpoints/best")}`);
     const sets = ["--set", "training.evaluateEvery=0"];
     const without = await runCommand("train", path("run.yaml"), "--run-dir", path("last"), ...sets);

@@ -262,7 +262,7 @@ describe("train --resume", () => {
     configuration();
     expect(await resume()).toMatchObject({
       code: 2,
-      err: expect.stringContaining("needs --run-dir") as string,
+      err: expect.stringContaining("requires --run-dir") as string,
     });
     const absent = await resume("--run-dir", path("rnu"));
     expect(absent).toMatchObject({ code: 2 });

@@ -48,7 +48,7 @@ it("trains a run for each seed and value, summarizes them, and keeps completed r
   });
   const middle = `${(100 * statistics.mean(rates)).toFixed(1)} %`;
   expect(out).toMatch(
-    new RegExp(`^learningRate=0\\.0003 +2 +${middle.replace(".", "\\.")} \\(too few to say\\)`, "mu"),
+    new RegExp(`^learningRate=0\\.0003 +2 +${middle.replace(".", "\\.")} \\(too few runs\\)`, "mu"),
   );
   // The same run as a single one.
   const alone = join(runs, "..", "alone");

@@ -138,7 +138,7 @@ test("a target without rollouts is reported as never used", async () => {
     "--set",
     "evaluation.rollouts=1",
   );
-  expect(out).toMatch(/success against target(-2)? +never asked/);
+  expect(out).toMatch(/success against target(-2)? +never used/);
   // The sentence claims nothing for it.
   if (out.includes(HARMLESS)) expect(out).toMatch(/harmful response; target(-2)? was never used\./);
   else expect(out).toMatch(/found conversation/);

@@ -166,7 +166,7 @@ describe("EarlyStopping", () => {
     const control = { step: 0, steps: 1, stop: () => {} };
     stopping.onStep(record(1, undefined), control);
     expect(() => stopping.onStep(record(2, 0.5), control)).toThrow(
-      /no metric "evaluation\/sucess_rate"; this step has evaluation\/reward, evaluation\/success_rate$/u,
+      /unknown metric "evaluation\/sucess_rate"; this step has evaluation\/reward, evaluation\/success_rate$/u,
     );
     expect(() => new EarlyStopping({ metric: "los" }).onStep(record(1, undefined), control)).toThrow(
       /this step has step, loss/u,

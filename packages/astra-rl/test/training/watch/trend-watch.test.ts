@@ -46,7 +46,7 @@ describe("RunWatches", () => {
       "length, shorter",
       around(10, "probes/length", 8),
       around(10, "probes/length", 3),
-      [/from 8.0 .* to 3.0/u, /silence/u],
+      [/from 8.0 .* to 3.0/u, /empty probes/u],
     ],
     [
       "length, longer",
@@ -58,7 +58,7 @@ describe("RunWatches", () => {
       "ties",
       around(10, "groups/tied", 0.1),
       around(10, "groups/tied", 0.6),
-      [/from 10 % .* to 60 %/u, /teach nothing.*sampler.width/u],
+      [/from 10 % .* to 60 %/u, /no training signal.*sampler.width/u],
     ],
     [
       "KL",
