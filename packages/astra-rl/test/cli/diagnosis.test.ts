@@ -27,7 +27,7 @@ test("a healthy machine has no problem", () => {
 
 test.each<[Partial<EngineFacts>, string]>([
   [{ blasUsesOpenMp: false }, "not the OpenMP build"],
-  [{ blas: "/usr/lib/libblas.so.3", blasUsesOpenMp: null, coreType: null }, "slow one"],
+  [{ blas: "/usr/lib/libblas.so.3", blasUsesOpenMp: null, coreType: null }, "slow; run"],
   [{ coreType: "Haswell" }, "OPENBLAS_CORETYPE"],
   [{ threads: 1 }, "1 of 2 cores"],
   [{ gemm: { float32: 400, bfloat16: 100 } }, "slower than float32"],

@@ -423,7 +423,9 @@ describe("models are resolved relative to where they are named", () => {
         expect(existsSync("none.yaml")).toBe(false);
       }
       const hub = await runCommand("init", "hub.yaml", "--tester", "owner/name");
-      expect(hub.err).toContain("--tester: the folder owner/name does not exist, so the model is loaded from the hub");
+      expect(hub.err).toContain(
+        "--tester: the folder owner/name does not exist, so the model is loaded from the hub",
+      );
     } finally {
       process.chdir(home);
     }

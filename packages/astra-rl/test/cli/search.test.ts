@@ -237,7 +237,7 @@ describe("the record of a search", () => {
     const reported = await runCommand("report", ...both, "--format", "markdown");
     expect(reported.code).toBe(0);
     expect(reported.out).toMatch(
-      new RegExp(`answers that the search took *\\| *– *\\| *${record.measured!.search!.queries}`, "u"),
+      new RegExp(`target responses in the search *\\| *– *\\| *${record.measured!.search!.queries}`, "u"),
     );
     expect((await runCommand("report", ...both, "--output", path("report.html"))).code).toBe(0);
     expect(readFileSync(path("report.html"), "utf8")).toContain("1 probe found by search");
