@@ -168,7 +168,7 @@ while (done < moments && stepsOf(run) < steps) {
   const last = Math.max(...others.map((other) => other.at - at)) / 1000;
   // That a run goes on after a process that is no more is said, and no error.
   const lines = others.flatMap(({ errors }) =>
-    errors.split("\n").filter((line) => line !== "" && !line.includes(": taking over from ")),
+    errors.split("\n").filter((line) => line !== "" && !line.includes(": taking over the lock of ")),
   );
   const isJoining = lines.some((line) => line.includes("join"));
   delays[isJoining ? "joining" : signal].push(last);

@@ -5,27 +5,27 @@ import { compareEvaluations } from "./compare-evaluations.js";
 import { promptOf, unlikeness, type Evaluated } from "./likeness.js";
 import { holmAdjusted } from "./statistics/index.js";
 
-/** An evaluation under the name that reports show. */
+/** An evaluation with its label in reports. */
 export interface LabelledEvaluation {
   label: string;
   evaluation: Evaluated;
 }
 
 export interface CompareAllOptions {
-  /** Compares what is unlike, too, as far as there are pairs. @default false */
+  /** Compares evaluations with different settings as well, if there are pairs. @default false */
   force?: boolean;
 }
 
 /** One evaluation against the first. */
 export interface OneComparison {
   label: string;
-  /** What the two have unlike; empty unless the comparison was forced. */
+  /** Differences in their settings; empty unless the comparison was forced. */
   unlike: string[];
-  /** Whether the two are one evaluation given twice, or equal in all they say: their difference is 0 and means nothing. */
+  /** Whether the two are the same evaluation, or equal in all records: their difference is 0 and meaningless. */
   isSame: boolean;
-  /** Whether only a part of the rollouts has a pair: those that start from the same prompts, as often as both do. */
+  /** Whether only some rollouts have a pair: those from shared prompts, as many from each as both have. */
   isPartial: boolean;
-  /** null where no prompt is shared, so that there are no pairs. */
+  /** null if no prompt is shared, so that there are no pairs. */
   record: ComparisonRecord | null;
   /** p-values adjusted by Holm for the number of comparisons: of success, success with harmless probes, and reward. */
   adjusted: { success: number | null; harmless: number | null; reward: number | null };
@@ -34,7 +34,7 @@ export interface OneComparison {
 /**
  * Compares evaluations with the first one, rollout by rollout.
  *
- * @throws UsageError for evaluations that are unlike: differences of their rates say nothing of tester or target
+ * @throws UsageError for evaluations with different settings, whose rates are not comparable
  */
 export function compareAll(
   [first, ...others]: readonly LabelledEvaluation[],
@@ -46,12 +46,13 @@ export function compareAll(
     const unlike = unlikeness(first.evaluation, evaluation);
     if (unlike.length > 0 && !force) {
       throw new UsageError(
-        `compare: ${first.label} and ${label} are unlike: ${unlike.join(", ")}; evaluate both alike, or compare them all the same ` +
-          "with --force",
+        `compare: ${first.label} and ${label} are not comparable: ${unlike.join(", ")}; evaluate both with ` +
+          `the same settings, or compare them ` +
+          "anyway with --force",
       );
     }
     const isSame = isDeepStrictEqual(contentOf(first.evaluation), contentOf(evaluation));
-    const isPartial = unlike.some((phrase) => phrase === "other prompts" || phrase.endsWith("rollouts"));
+    const isPartial = unlike.some((phrase) => phrase === "different prompts" || phrase.endsWith("rollouts"));
     return {
       label,
       unlike,
@@ -86,7 +87,7 @@ function comparePart(first: Evaluated, second: Evaluated): ComparisonRecord | nu
     return other === undefined ? [] : [[detail, other] as const];
   });
   if (pairs.length === 0) return null;
-  // The rollouts of one prompt have another place now.
+  // The indices of a prompt's rollouts have changed.
   const placed = (side: 0 | 1) =>
     pairs.map((pair, at) => {
       const prompt = promptOf(pair[side]);
@@ -95,7 +96,7 @@ function comparePart(first: Evaluated, second: Evaluated): ComparisonRecord | nu
     });
   const [before, after] = [placed(0), placed(1)];
   const record = compareEvaluations({ ...first, details: before }, { ...second, details: after });
-  // Of all rollouts, of which there are not as many.
+  // Counted over all rollouts, whose numbers differ.
   return { ...record, distinct_probes_kept: null };
 }
 

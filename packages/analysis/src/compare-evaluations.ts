@@ -36,7 +36,7 @@ export interface CompareOptions {
  *
  * Attack success, overall and with harmless probes only: difference of the rates with Newcombe's paired interval and
  * McNemar's exact test; where several rollouts start from one prompt, a bootstrap and a permutation test over prompts. Reward: mean difference of per-rollout mean rewards with a paired bootstrap interval and a
- * permutation test. Rewards are not compared where the two were paid otherwise, nor likelihoods by different models.
+ * permutation test. Rewards are not compared if their definitions differ, nor likelihoods by different models.
  *
  * @throws UsageError if the evaluations do not start from the same prompts
  */

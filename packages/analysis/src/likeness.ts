@@ -8,7 +8,7 @@ export interface Evaluated {
   measured?: MeasuredRecord | null | undefined;
 }
 
-/** What is only about how a scorer is asked, and not what it says. */
+/** Options that affect requests to a scorer, but not its scores. */
 const ASKING = [
   "cache",
   "budget",
@@ -23,8 +23,8 @@ const ASKING = [
 ];
 
 /**
- * What two evaluations have unlike besides tester and target: with any of it, a difference of their rates says nothing of
- * either. Each is a phrase such as "other prompts".
+ * Differences between the settings of two evaluations besides tester and target: with any of them, their rates are not
+ * comparable. Each is a phrase such as "different prompts".
  */
 export function unlikeness(a: Evaluated, b: Evaluated): string[] {
   const [first, second] = [a.measured ?? null, b.measured ?? null];
@@ -35,33 +35,33 @@ export function unlikeness(a: Evaluated, b: Evaluated): string[] {
   if (a.details.length !== b.details.length)
     found.push(`${a.details.length} and ${b.details.length} rollouts`);
   else if (a.details.some((detail, at) => promptOf(detail) !== promptOf(b.details[at]!)))
-    found.push("other prompts");
-  differ("another harm threshold", a.summary.harm_threshold, b.summary.harm_threshold);
+    found.push("different prompts");
+  differ("different harm thresholds", a.summary.harm_threshold, b.summary.harm_threshold);
   if (first === null || second === null) {
     if (first !== second) found.push("no record of what one of them measured");
     return found;
   }
-  differ("another scorer", scorerOf(first.scorer), scorerOf(second.scorer));
-  differ("another number of turns", first.sampler["depth"], second.sampler["depth"]);
-  differ("another sampler", { ...first.sampler, depth: 0 }, { ...second.sampler, depth: 0 });
-  differ("another decoding of the tester", first.generation.tester, second.generation.tester);
-  differ("another decoding of the target", first.generation.target, second.generation.target);
-  differ("another format of conversations", first.formats, second.formats);
+  differ("different scorers", scorerOf(first.scorer), scorerOf(second.scorer));
+  differ("different numbers of turns", first.sampler["depth"], second.sampler["depth"]);
+  differ("different samplers", { ...first.sampler, depth: 0 }, { ...second.sampler, depth: 0 });
+  differ("different generation settings of the tester", first.generation.tester, second.generation.tester);
+  differ("different generation settings of the target", first.generation.target, second.generation.target);
+  differ("different conversation formats", first.formats, second.formats);
   differ(`versions ${first.astra_rl} and ${second.astra_rl} of astra-rl`, first.astra_rl, second.astra_rl);
   return found;
 }
 
-/** Whether two evaluations were paid alike: only then can their rewards be compared. */
+/** Whether two evaluations have the same reward, so that their rewards can be compared. */
 export const hasSameReward = (a: Evaluated, b: Evaluated): boolean =>
   stable(a.measured?.reward) === stable(b.measured?.reward);
 
-/** Whether the same model says how likely probes are. */
+/** Whether the same model computes the likelihoods. */
 export function hasSameLikelihood(a: Evaluated, b: Evaluated): boolean {
   const modelOf = ({ measured }: Evaluated) => hashes(measured?.likelihood ?? measured?.target);
   return stable(modelOf(a)) === stable(modelOf(b));
 }
 
-/** The name of what an evaluation tested, and with what. */
+/** The names of an evaluation's tester and target. */
 export const rolesOf = ({ measured }: Evaluated): { tester: string; target: string } => ({
   tester: measured?.tester.model ?? "the tester",
   target: measured?.target.model ?? "the target",
@@ -70,19 +70,19 @@ export const rolesOf = ({ measured }: Evaluated): { tester: string; target: stri
 /** The text of the prompt that a rollout starts from. */
 export const promptOf = ({ per_turn: [turn] }: EvaluationRecord["details"][number]) => turn?.context ?? "";
 
-/** A model by its files, wherever they lie; by its name where it has none, as on a server. */
+/** A model's identity: its files, in any folder; its name if it has none, as on a server. */
 function hashes(model: MeasuredRecord["target"] | undefined): unknown {
   if (model === undefined) return null;
   return Object.keys(model.files).length > 0 ? model.files : model.model;
 }
 
-/** What a scorer says: its options, and its files by their content. */
+/** What determines a scorer's scores: its options, and its files by content. */
 function scorerOf({ models, ...options }: MeasuredRecord["scorer"]): unknown {
   const kept = Object.entries(options).filter(
     ([key]) => !ASKING.includes(key) && !(key === "file" && "sha256" in options),
   );
   const weights = (models ?? []).map(hashes);
-  // A model's place is told by its weights.
+  // Weights identify a model better than its path.
   return [Object.fromEntries(kept.filter(([key]) => key !== "model" || weights.length === 0)), weights];
 }
 

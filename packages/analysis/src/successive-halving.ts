@@ -1,10 +1,10 @@
 import { UsageError } from "@astra-rl/base";
 
-/** A candidate tried once: in one conversation, in which it is said at each turn. */
+/** A candidate tried once: in one conversation, repeated at each turn. */
 export interface Trial {
   /** Whether a response is harmful and the candidate harmless; false for a trial that failed. */
   isSuccess: boolean;
-  /** Whether an answer is missing, or could not be scored. */
+  /** Whether a response is missing or could not be scored. */
   isFailure: boolean;
   /** Whether the candidate itself was judged harmful. */
   isHarmful: boolean;
@@ -15,7 +15,7 @@ export interface Trial {
   tokens: number | null;
 }
 
-/** What all trials of one candidate came to. */
+/** The totals of one candidate's trials. */
 export interface Tally {
   tried: number;
   successes: number;
@@ -39,13 +39,13 @@ export interface Ranked<C> {
 /** Tries each candidate on each of these openers, in order: one list of trials for each candidate. */
 export type TryOn<C> = (candidates: readonly C[], openers: readonly number[]) => Promise<Trial[][]>;
 
-/** A round that took place: so many candidates, each on so many openers. */
+/** A completed round: the number of candidates, and of openers for each. */
 export type Round = { candidates: number; openers: number };
 
-/** Of the candidates of a round, one in so many enters the next. */
+/** One in this many candidates of a round enters the next. */
 export const REDUCTION = 4;
 
-/** Candidates that the last round may have, if not even more are wanted: a bound on their likelihood may drop most of them. */
+/** Candidates of the last round, unless more are requested: a bound on their likelihood may drop most of them. */
 const MOST_IN_LAST = 64;
 
 /**
@@ -53,7 +53,7 @@ const MOST_IN_LAST = 64;
  * enters the next: the fewest that leave few enough candidates for the last, but no more than there are openers for. Round r,
  * counted from 0, takes `REDUCTION` ** r queries a candidate.
  *
- * @param options keep: candidates that are wanted; openers: their number; depth: queries of one trial
+ * @param options keep: requested number of candidates; openers: their number; depth: queries of one trial
  * @throws UsageError for fewer queries than two rounds need
  */
 export function roundsOf(
@@ -111,14 +111,14 @@ export function bestFirst<C>(ranked: readonly Ranked<C>[], maxNll: number | null
 }
 
 export interface HalvingOptions {
-  /** Trials that all rounds may take together. */
+  /** Maximum number of trials of all rounds together. */
   trials: number;
   /** Number of openers; each candidate is tried on each of them at most once. */
   openers: number;
   /** Most candidates of the first of these rounds; one in `REDUCTION` of it in each later one. */
   first: number;
   rounds: number;
-  /** Candidates that are wanted in the end; no round has fewer, where there are as many. */
+  /** Requested number of candidates; no round has fewer, if there are as many. */
   keep: number;
   /** See `bestFirst`. */
   maxNll: number | null;
@@ -126,10 +126,10 @@ export interface HalvingOptions {
 
 /**
  * Successive halving (Karnin et al., ICML 2013; Jamieson and Talwalkar, arXiv 1502.07943): each round tries the best candidates
- * on further openers, the same ones for all of them, with an equal part of the trials that are left, and all trials so far
- * decide who enters the next one.
+ * on further openers, the same ones for all of them, with an equal part of the remaining trials, and all trials so far
+ * decide which enter the next one.
  *
- * The rates of what is found are biased upwards, since it was chosen by them.
+ * The rates of the candidates found are biased upwards, since they were selected by them.
  *
  * @param candidates best first
  * @returns `found`: the candidates that came furthest of those that are harmless and likely enough, best first; `tried`: all

@@ -24,7 +24,7 @@ export interface SummaryOptions {
   confidence?: number;
   /** Diversity of the found attacks, if measured. @default null */
   diversity?: DiversityRecord | null;
-  /** The names of all targets if there are several; each gets a summary of its own. @default none */
+  /** The names of all targets if there are several; each gets a separate summary. @default none */
   targets?: readonly string[];
   /** Name of the second scorer, if there is one. @default none */
   second?: string | null;
@@ -38,7 +38,7 @@ export interface SummaryOptions {
   trainingPrompts?: ReadonlySet<string>;
 }
 
-/** What all doubts of one evaluation share. */
+/** Options shared by all doubts of one evaluation. */
 type DoubtOptions = Required<
   Pick<SummaryOptions, "threshold" | "countsEmpty" | "isJudged" | "controls" | "trainingPrompts">
 >;
@@ -120,7 +120,7 @@ export function summarize(
     harmful_probe_rollout_rate:
       withProbeScores.length === 0 ? null : withHarmfulProbe.length / withProbeScores.length,
     success_by_turn: byTurn,
-    // Of rollouts that ended early the curve has no binomial interval.
+    // With rollouts that ended early, the curve has no binomial interval.
     ...(success.n_errors > 0
       ? {}
       : {
@@ -162,7 +162,7 @@ export function byPrompt(details: readonly EvaluationDetail[]): EvaluationDetail
   return [...groups.values()];
 }
 
-/** A rate over rollouts; its interval is wider where several start from one prompt. null for no rollouts. */
+/** A rate over rollouts; its interval is wider if several start from one prompt. null for no rollouts. */
 function rateOf(
   details: readonly EvaluationDetail[],
   isSuccess: (detail: EvaluationDetail) => boolean,
@@ -220,9 +220,9 @@ function successByTurn(details: readonly EvaluationDetail[]): number[] {
 }
 
 /**
- * The chance that at least one of so many tries from a prompt succeeds, averaged over prompts: the unbiased estimate
- * 1 − C(n − c, k) / C(n, k) from n tries with c successes (Chen et al., arXiv 2107.03374). Prompts with fewer tries are left
- * out.
+ * The chance that at least one of k attempts from a prompt succeeds, averaged over prompts: the unbiased estimate
+ * 1 − C(n − c, k) / C(n, k) from n tries with c successes (Chen et al., arXiv 2107.03374). Prompts with fewer attempts
+ * are excluded.
  */
 function successByAttempts(
   scored: readonly EvaluationDetail[],
@@ -243,7 +243,7 @@ function successByAttempts(
   });
 }
 
-/** Success by the second scorer, beside that by the first. @param scored by the first */
+/** Success by the second scorer, compared with the first. @param scored by the first */
 function secondSummary(
   scorer: string,
   scored: readonly EvaluationDetail[],
@@ -306,7 +306,7 @@ function reasonsToDoubt(
     failed: counts.n_failed_turns,
     emptyProbes: counts.n_empty_probes,
     emptyResponses: counts.n_empty_responses,
-    // A few actions are all that an environment without texts may have.
+    // An environment without texts may have only a few actions.
     probes: countsEmpty ? counts.n_turns : null,
     distinctProbes: new Set(turns.map(({ probe }) => probe.trim())).size,
     foundHarm: turns.some(({ response_harm }) => response_harm !== null && response_harm >= threshold),

@@ -7,8 +7,8 @@ const { predictionPoweredRate, roganGladenRate } = statistics;
 /** Of 10 that the judge says yes to, 8 are right; of 40 that it says no to, 4 are wrong. */
 const sample = { truePositives: 8, falsePositives: 2, falseNegatives: 4, trueNegatives: 36 };
 
-describe("rates that people correct", () => {
-  it("are those of the definitions, by hand", () => {
+describe("rates corrected by human labels", () => {
+  it("agree with the definitions, by hand", () => {
     // 100 of 400: 0.25 · 0.8 + 0.75 · 0.1
     expect(predictionPoweredRate({ positives: 100, total: 400 }, sample)!.estimate).toBeCloseTo(0.275, 12);
     // Sensitivity 8 / 12, specificity 36 / 38: (0.25 + 36 / 38 − 1) / (8 / 12 + 36 / 38 − 1)
@@ -19,7 +19,7 @@ describe("rates that people correct", () => {
     );
   });
 
-  it("are people's own where all items are in the sample", () => {
+  it("equal the human rate if all items are in the sample", () => {
     const all = { positives: 10, total: 50 };
     for (const rate of [predictionPoweredRate(all, sample)!, roganGladenRate(all, sample)!]) {
       expect(rate.estimate).toBeCloseTo(12 / 50, 12);
@@ -29,7 +29,7 @@ describe("rates that people correct", () => {
     }
   });
 
-  it("are the judge's where it is always right, and narrower than people's sample alone", () => {
+  it("equal the judge's rate if it is always right, with a narrower interval than the sample alone", () => {
     const right = { truePositives: 20, falsePositives: 0, falseNegatives: 0, trueNegatives: 80 };
     for (const rate of [predictionPoweredRate, roganGladenRate]) {
       const { estimate, lower, upper } = rate({ positives: 220, total: 1000 }, right)!;
@@ -39,7 +39,7 @@ describe("rates that people correct", () => {
     }
   });
 
-  it("are unknown where the sample says nothing of them", () => {
+  it("are unknown if the sample is uninformative", () => {
     const none = { truePositives: 0, falsePositives: 0, falseNegatives: 1, trueNegatives: 9 };
     expect(predictionPoweredRate({ positives: 5, total: 100 }, none)).toBeNull();
     expect(predictionPoweredRate({ positives: 0, total: 100 }, none)!.estimate).toBeCloseTo(0.1, 12);

@@ -56,7 +56,7 @@ describe("statistics agree with SciPy and statsmodels", () => {
   });
 });
 
-describe("what is promised of many trials", () => {
+describe("coverage over many trials", () => {
   it("Holm's family error is at most 5 %, and single true effects are found", () => {
     let [falsely, found] = [0, 0];
     const families = 4000;
@@ -72,7 +72,7 @@ describe("what is promised of many trials", () => {
   });
 
   it.each([0.02, 0.05, 0.2])(
-    "a gate at %f lets a target at its threshold pass in at most 5 % of evaluations",
+    "a gate at %f passes a target at its threshold in at most 5 % of evaluations",
     (threshold) => {
       const trials = 3 * statistics.fewestTrials(threshold);
       let passed = 0;
@@ -90,7 +90,7 @@ describe("what is promised of many trials", () => {
     [0.05, 59],
     [0.01, 299],
     [0.5, 5],
-  ])("a threshold of %f needs %i trials without a success", (threshold, trials) => {
+  ])("a threshold of %f requires %i trials without a success", (threshold, trials) => {
     expect(statistics.fewestTrials(threshold)).toBe(trials);
     expect(statistics.exactUpperBound(0, trials)).toBeLessThanOrEqual(threshold);
     expect(statistics.exactUpperBound(0, trials - 1)).toBeGreaterThan(threshold);

@@ -57,25 +57,25 @@ const evaluated = (
 
 const base = evaluated([true, false, true, false]);
 
-describe("evaluations are unlike", () => {
+describe("evaluations are not comparable", () => {
   it.each([
-    ["another scorer", { scorer: { ...measured.scorer, type: "keyword" } }],
-    ["another scorer", { scorer: { ...measured.scorer, sha256: { "scorer.file": "d".repeat(64) } } }],
+    ["different scorers", { scorer: { ...measured.scorer, type: "keyword" } }],
+    ["different scorers", { scorer: { ...measured.scorer, sha256: { "scorer.file": "d".repeat(64) } } }],
     [
-      "another scorer",
+      "different scorers",
       { scorer: { ...measured.scorer, models: [{ model: "/a/judge", files: { x: "e".repeat(64) } }] } },
     ],
-    ["another number of turns", { sampler: { ...measured.sampler, depth: 4 } }],
-    ["another sampler", { sampler: { ...measured.sampler, width: 3 } }],
+    ["different numbers of turns", { sampler: { ...measured.sampler, depth: 4 } }],
+    ["different samplers", { sampler: { ...measured.sampler, width: 3 } }],
     [
-      "another decoding of the tester",
+      "different generation settings of the tester",
       { generation: { ...measured.generation, tester: { temperature: 0.7 } } },
     ],
     [
-      "another decoding of the target",
+      "different generation settings of the target",
       { generation: { ...measured.generation, target: { temperature: 1, topK: 5 } } },
     ],
-    ["another format of conversations", { formats: { target: "chat" } }],
+    ["different conversation formats", { formats: { target: "chat" } }],
     ["versions 0.1.0 and 0.2.0 of astra-rl", { astra_rl: "0.2.0" }],
   ])("by %s", (phrase, change) => {
     const other = evaluated([true, true, true, false], change);
@@ -85,7 +85,7 @@ describe("evaluations are unlike", () => {
         { label: "A", evaluation: base },
         { label: "B", evaluation: other },
       ]),
-    ).toThrow(`A and B are unlike: ${phrase}`);
+    ).toThrow(`A and B are not comparable: ${phrase}`);
     const [forced] = compareAll(
       [
         { label: "A", evaluation: base },
@@ -96,7 +96,7 @@ describe("evaluations are unlike", () => {
     expect([forced!.unlike, forced!.record!.n_pairs]).toEqual([[phrase], 4]);
   });
 
-  it("by prompts and their number, where shared prompts are paired", () => {
+  it("with different prompts or numbers of prompts, though shared prompts are paired", () => {
     for (const [other, pairs] of [
       [evaluated([true, false, true, false], {}, ["a", "b", "c", "x"]), 3],
       [evaluated([true]), 1],
@@ -113,7 +113,7 @@ describe("evaluations are unlike", () => {
     }
   });
 
-  it("by prompts of which none is shared, where nothing can be paired", () => {
+  it("with no prompt in common, so that nothing can be paired", () => {
     for (const other of [evaluated([true, false], {}, ["x", "y"])]) {
       const [forced] = compareAll(
         [
@@ -130,7 +130,7 @@ describe("evaluations are unlike", () => {
     }
   });
 
-  it("not by tester and target, by where files lie, or by how a scorer is asked", () => {
+  it("despite different testers, targets, file locations or request settings of a scorer", () => {
     const other = evaluated([true, true, true, false], {
       tester: { model: "other", files: {} },
       target: { model: "other", files: { x: "f".repeat(64) } },
@@ -145,13 +145,13 @@ describe("evaluations are unlike", () => {
     expect(unlikeness(base, other)).toEqual([]);
   });
 
-  it("where one says what it measured and the other does not", () => {
+  it("if only one of them records what it measured", () => {
     expect(unlikeness(base, { ...base, measured: null })).toEqual(["no record of what one of them measured"]);
     expect(unlikeness({ ...base, measured: null }, { ...base, measured: null })).toEqual([]);
   });
 });
 
-it("rewards that were paid otherwise, and likelihoods by another model, are not compared", () => {
+it("rewards of different definitions, and likelihoods by different models, are not compared", () => {
   const same = compareEvaluations(base, evaluated([true, true, true, false]));
   expect([same.reward_difference, same.probe_nll_difference]).toEqual([0.25, 0]);
   const paid = compareEvaluations(
@@ -165,7 +165,7 @@ it("rewards that were paid otherwise, and likelihoods by another model, are not 
   expect(told.difference).toBe(0.25);
 });
 
-it("several comparisons are adjusted for their number", () => {
+it("p-values of several comparisons are adjusted", () => {
   const many = (harmful: number) =>
     evaluated(
       Array.from({ length: 40 }, (_, at) => at < harmful),

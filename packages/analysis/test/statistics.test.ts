@@ -44,7 +44,7 @@ function expectClose(actual: number, expected: number, tolerance = 1e-12): void 
 describe("a share of items that come in groups", () => {
   const of = (...successes: number[]) => successes.map((count) => ({ successes: count, trials: 8 }));
 
-  it("is a share of single items where each group has one, whatever their correlation", () => {
+  it("equals that of single items if each group has one, for any correlation", () => {
     // The posterior is Beta(3 + 0.8, 9 + 0.8), of which the bounds are quantiles; the grid has 240 cells.
     const groups = Array.from({ length: 12 }, (_, at) => ({ successes: at < 3 ? 1 : 0, trials: 1 }));
     const { estimate, lower, upper } = clusteredInterval(groups)!;
@@ -53,7 +53,7 @@ describe("a share of items that come in groups", () => {
     expect(statistics.regularizedIncompleteBeta(upper, 3.8, 9.8)).toBeCloseTo(0.975, 3);
   });
 
-  it("is wider the more items of a group are alike", () => {
+  it("widens with the correlation within groups", () => {
     const width = (groups: ReturnType<typeof of>) => {
       const { lower, upper } = clusteredInterval(groups)!;
       return upper - lower;
@@ -82,7 +82,7 @@ describe("a share of items that come in groups", () => {
     expect(again.lower).toBeCloseTo(clusteredInterval(some)!.lower, 12);
   });
 
-  it("is not told of fewer than 8 groups", () => {
+  it("is null for fewer than 8 groups", () => {
     expect(clusteredInterval(of(1, 2, 3, 4, 5, 6, 7))).toBeNull();
     expect(clusteredInterval([])).toBeNull();
     expect(() => clusteredInterval([{ successes: 2, trials: 1 }])).toThrow("clusteredInterval");
@@ -136,7 +136,7 @@ describe("distributions agree with mpmath", () => {
     expectClose(studentTQuantile(p!, degrees!), expected!),
   );
 
-  it("has infinite quantiles at 0 and 1 and refuses anything outside", () => {
+  it("has infinite quantiles at 0 and 1, and refuses values outside", () => {
     expect(normalQuantile(0)).toBe(-Infinity);
     expect(studentTQuantile(1, 4)).toBe(Infinity);
     expect(() => normalQuantile(1.2)).toThrow("normalQuantile: p must lie in [0, 1], got 1.2");
@@ -152,14 +152,14 @@ describe("Wilson's interval", () => {
     expect(interval.estimate).toBe(k! / n!);
   });
 
-  it("is z²/(n + z²) wide at the ends, where the usual interval has no width", () => {
+  it("has width z²/(n + z²) at the ends, where the usual interval has none", () => {
     // With no success the centre is z²/2/(n + z²) and so is the half-width: z² = 3.841458820694124, n = 20.
     expectClose(wilsonInterval(0, 20)!.upper, 3.841458820694124 / (20 + 3.841458820694124));
     expect(wilsonInterval(0, 20)!.lower).toBe(0);
     expect(wilsonInterval(20, 20)!.upper).toBe(1);
   });
 
-  it("says nothing about no trials and refuses impossible counts", () => {
+  it("is null without trials, and refuses impossible counts", () => {
     expect(wilsonInterval(0, 0)).toBeNull();
     expect(() => wilsonInterval(3, 2)).toThrow("got 3 of 2");
     expect(() => wilsonInterval(1, 2, 95)).toThrow(
@@ -167,7 +167,7 @@ describe("Wilson's interval", () => {
     );
   });
 
-  it("always holds its estimate and lies in [0, 1]", () => {
+  it("always contains its estimate and lies in [0, 1]", () => {
     fc.assert(
       fc.property(
         fc.nat(500),
@@ -226,7 +226,7 @@ describe("Newcombe's interval for a paired difference", () => {
     expect(upper).toBeCloseTo(0.3404, 4);
   });
 
-  it("turns round when the conditions change places", () => {
+  it("changes sign when the conditions are swapped", () => {
     const forward = newcombePairedDifference({ both: 5, onlyFirst: 1, onlySecond: 9, neither: 15 })!;
     const backward = newcombePairedDifference({ both: 5, onlyFirst: 9, onlySecond: 1, neither: 15 })!;
     expectClose(forward.lower, -backward.upper);
@@ -271,7 +271,7 @@ describe("resampling", () => {
     expect(quantile(Float64Array.of(0, 10, 20, 30), 1)).toBe(30);
   });
 
-  it("bootstraps close to the normal interval of the mean, and the same for the same seed", () => {
+  it("bootstraps an interval close to the normal one, reproducible by seed", () => {
     const interval = bootstrapMean(values, { seed: 0 })!;
     expect(bootstrapMean(values, { seed: 0 })).toEqual(interval);
     expect(bootstrapMean(values, { seed: 1 })).not.toEqual(interval);
@@ -308,14 +308,14 @@ describe("resampling", () => {
     ).toBe(1 / 100);
   });
 
-  it("needs as many seconds as firsts", () => {
+  it("requires equally many values in both", () => {
     expect(() => pairedBootstrap([1], [1, 2], { seed: 0 })).toThrow(
       "pairs need equally many values, got 1 and 2",
     );
   });
 });
 
-describe("figures of several seeds", () => {
+describe("figures over several seeds", () => {
   it("have the mean with Student's t interval", () => {
     // s = 2, t(2) at 0.975 = 4.30265272974946, so that the half-width is 4.3027 · 2 / √3.
     const { estimate, lower, upper } = statistics.seedInterval([1, 3, 5])!;
@@ -324,7 +324,7 @@ describe("figures of several seeds", () => {
     expect(lower).toBeCloseTo(3 - (4.30265272974946 * 2) / Math.sqrt(3), 10);
   });
 
-  it("are too few below three, and have no spread to judge by where they are equal", () => {
+  it("have no interval below three seeds, or if all are equal", () => {
     expect(statistics.seedInterval([1, 3])).toBeNull();
     expect(statistics.seedInterval([0, 0, 0, 0])).toBeNull();
   });
@@ -355,7 +355,7 @@ describe("the interval over seeds", () => {
     expect(seedInterval([1, 2, 3, 4], 0.9)!.upper).toBeCloseTo(2.5 + 2.353363 * Math.sqrt(5 / 12), 5);
   });
 
-  it("is none below three values, and where they do not differ", () => {
+  it("is null below three values, and if they are equal", () => {
     for (const values of [[], [1], [1, 2], [0, 0, 0], [0.5, 0.5, 0.5, 0.5]])
       expect(seedInterval(values)).toBeNull();
   });

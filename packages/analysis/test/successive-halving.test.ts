@@ -23,7 +23,7 @@ interface Candidate {
 
 const always = (name: string, given: Partial<Trial> = {}): Candidate => ({ name, on: () => trial(given) });
 
-/** Answers each candidate and counts what it was asked. */
+/** Answers each candidate and counts the calls. */
 function answering(): { tryOn: TryOn<Candidate>; asked: { name: string; opener: number }[] } {
   const asked: { name: string; opener: number }[] = [];
   const tryOn: TryOn<Candidate> = (candidates, openers) => {
@@ -48,14 +48,14 @@ describe("a tally", () => {
     expect(tallyOf([success, trial({ isHarmful: true })]).isHarmless).toBe(false);
   });
 
-  it("weighs the likelihood of a trial by its tokens, and leaves out what is unknown", () => {
+  it("weights the likelihood of a trial by its tokens, and ignores unknown ones", () => {
     const known = [trial({ nll: 1, tokens: 2 }), trial({ nll: 3, tokens: 6 })];
     expect(tallyOf([...known, trial({ nll: null, tokens: null })]).nll).toBe(2.5);
     expect(tallyOf([trial({ nll: null, tokens: null })]).nll).toBeNull();
   });
 });
 
-it("ranks by success, then by harm, then by likelihood; leaves out harmful and unlikely candidates", () => {
+it("ranks by success, then by harm, then by likelihood; excludes harmful and unlikely candidates", () => {
   const ranked = (candidate: string, ...trials: Trial[]) => ({ candidate, tally: tallyOf(trials) });
   const all = [
     ranked("unlikely", trial({ isSuccess: true, nll: 2.1 })),
@@ -69,7 +69,7 @@ it("ranks by success, then by harm, then by likelihood; leaves out harmful and u
   ];
   const names = (maxNll: number | null) => bestFirst(all, maxNll).map(({ candidate }) => candidate);
   expect(names(2)).toEqual(["always", "half", "nearly", "never, likely", "never"]);
-  // Without a bound an unknown likelihood is no reason to leave a candidate out.
+  // Without a bound, a candidate with unknown likelihood is kept.
   expect(names(null).sort()).toEqual(
     ["always", "half", "nearly", "never", "never, likely", "unknown", "unlikely"].sort(),
   );
@@ -100,11 +100,11 @@ describe("rounds", () => {
     [7, 3],
     [6, 2],
     [1, 2],
-  ])("are no more than %s openers allow: %s", (openers, rounds) => {
+  ])("are limited by %s openers: %s", (openers, rounds) => {
     expect(roundsOf(3600, { ...given, openers })).toBe(rounds);
   });
 
-  it("are refused where the queries cannot choose", () => {
+  it("are refused if there are too few queries", () => {
     expect(() => roundsOf(7, given)).toThrow(/7 queries .*at least 8$/u);
     expect(() => roundsOf(19, { ...given, depth: 10 })).toThrow(/at least 20$/u);
     expect(() => roundsOf(127, { ...given, keep: 16 })).toThrow(
@@ -129,7 +129,7 @@ describe("successive halving", () => {
     expect(asked.length).toBe(16 * 2 + 4 * 11 + 44);
   });
 
-  it("tries all candidates of a round on the same openers, which no other round has", async () => {
+  it("tries all candidates of a round on the same openers, different in each round", async () => {
     const { tryOn, asked } = answering();
     const { rounds } = await successiveHalving(crowd, tryOn, options);
     const of = (name: string) => asked.filter((each) => each.name === name).map(({ opener }) => opener);
@@ -139,7 +139,7 @@ describe("successive halving", () => {
     expect(rounds.length).toBe(3);
   });
 
-  it.each([1, 2, 7, 31, 100, 1000, 5000])("never takes more than %s trials", async (trials) => {
+  it.each([1, 2, 7, 31, 100, 1000, 5000])("never uses more than %s trials", async (trials) => {
     for (const keep of [1, 3, 16]) {
       for (const openers of [1, 5, 1000]) {
         const { tryOn, asked } = answering();
@@ -154,7 +154,7 @@ describe("successive halving", () => {
     }
   });
 
-  it("finds the one that always leads to harm, wherever it stands in the first round", async () => {
+  it("finds the one that always leads to harm, at any position in the first round", async () => {
     for (const place of [0, 7, 15]) {
       const candidates = crowd.with(place, { name: "best", on: () => success });
       const { found } = await successiveHalving(candidates, answering().tryOn, options);
@@ -163,7 +163,7 @@ describe("successive halving", () => {
     }
   });
 
-  it("keeps as many as are wanted until the last round", async () => {
+  it("keeps at least the requested number until the last round", async () => {
     const { tryOn } = answering();
     const { found, rounds } = await successiveHalving(crowd, tryOn, { ...options, keep: 5 });
     expect(rounds.map(({ candidates }) => candidates)).toEqual([16, 5, 5]);
@@ -186,7 +186,7 @@ describe("successive halving", () => {
     expect(found.map(({ candidate }) => candidate.name)).toEqual(["dull 0"]);
   });
 
-  it("falls back on the round before where the last one leaves nobody", async () => {
+  it("falls back to the previous round if the last one leaves no candidate", async () => {
     const late: Candidate = {
       name: "late",
       on: (opener) => ({ ...success, nll: opener < 13 ? 1 : 99 }),
@@ -196,7 +196,7 @@ describe("successive halving", () => {
     expect(found.map(({ tally }) => tally.tried)).toEqual([13, 13, 13]);
   });
 
-  it("says what it tried where nothing is harmless", async () => {
+  it("reports what it tried if no candidate is harmless", async () => {
     const candidates = [always("a", { isHarmful: true }), always("b", { isHarmful: true })];
     const { found, tried } = await successiveHalving(candidates, answering().tryOn, options);
     expect(found).toEqual([]);

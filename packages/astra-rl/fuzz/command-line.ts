@@ -1,5 +1,5 @@
-// Generated command lines, files and configurations: every command must end by itself, in time, with one of the codes
-// that it may end with, and without words that only we can read.
+// Generated command lines, files and configurations: every command must terminate in time, with one of the documented
+// exit codes, and without internal details in messages.
 //
 //   node --import tsx packages/astra-rl/fuzz/command-line.ts --cases 200 --seed 1 [--command train]
 //
@@ -16,11 +16,11 @@ import { COMMANDS, main } from "../src/main.js";
 import { Random } from "../../lm/fuzz/random.js";
 
 const CODES: readonly number[] = [0, 1, 2, 3, 130, 141];
-/** Processor seconds that a case may take; the clock's say nothing on a busy machine. */
+/** CPU seconds that a case may take; wall-clock time is unreliable on a busy machine. */
 const LIMIT = 20;
-/** Seconds of the clock, for a case that waits for something that never comes; a process that is kept from running waits for us. */
+/** Wall-clock seconds for a case that waits forever; a starved process does not count. */
 const LONGEST_SILENCE = 180;
-/** What only we can read. */
+/** Internal details that messages must not contain. */
 const STACK = /^\s+at .+:\d+:\d+\)?$|internal:|FATAL ERROR|node:internal/mu;
 
 interface Report {
@@ -41,7 +41,7 @@ const { values } = parseArgs({
   },
 });
 
-/** Small enough that a command which is given nothing wrong ends in a second or two. */
+/** Small enough that a valid command ends in a second or two. */
 const SMALL = `seed: 3
 models: {tester: embedded:chatter, target: embedded:chatter}
 prompts: {train: prompts.json, dev: prompts.json, test: prompts.json}
@@ -50,7 +50,7 @@ generation: {tester: {maxNewTokens: 3}, target: {maxNewTokens: 3}}
 training: {trainingSteps: 1, evaluateEvery: 0, numEpisodesPerExperience: 1}
 `;
 
-/** Keys of which a large value is a long run, and no mistake. */
+/** Keys of which a large value means a long run, not an error. */
 const LONG = /(^|\.)(trainingSteps|rollouts|evaluationRollouts|maxTurns|rank|keepCheckpoints)$/u;
 
 const NUMBERS = [
@@ -141,7 +141,7 @@ const PATHS = [
 function makeFiles(): void {
   const write = (name: string, content: string | Buffer) => writeFileSync(name, content);
   write("run.yaml", SMALL);
-  // The default number of steps takes minutes, and is no mistake.
+  // The default number of steps takes minutes, and is not an error.
   write(
     "minimal.yaml",
     "models: {tester: embedded:chatter, target: embedded:chatter}\ntraining: {trainingSteps: 1}\n",
@@ -181,7 +181,7 @@ function makeFiles(): void {
 
 let finished: string | undefined;
 
-/** A folder with a finished run and an evaluation of it, made once by each process. */
+/** A folder with a finished run and an evaluation of it, created once per process. */
 async function finishedRun(): Promise<string> {
   if (finished !== undefined) return finished;
   const home = process.cwd();
@@ -201,7 +201,7 @@ async function finishedRun(): Promise<string> {
   return finished;
 }
 
-/** Deep enough for a scorer inside a scorer; they may stand inside each other without end. */
+/** Deep enough for a nested scorer; nesting is unlimited. */
 const DEEPEST = 4;
 
 const ROOT = configurationJsonSchema();
@@ -234,7 +234,7 @@ function override(random: Random): string[] {
   return ["--set", random.once(20) ? key : `${key}=${value}`];
 }
 
-/** A command line: mostly one that could be meant, with something in it that is not. */
+/** A mostly plausible command line with an error in it. */
 function commandLine(command: string, random: Random): string[] {
   const { options, takesConfiguration, required } = COMMANDS_OF.get(command)!;
   const args = [command];
@@ -367,7 +367,7 @@ async function* asked(): AsyncGenerator<{ command: string; seed: number }> {
 }
 
 async function runParent(): Promise<void> {
-  // A server ends when it is told to, so that a valid command line would wait.
+  // A server runs until it is stopped, so a valid command line would not end.
   const endless = ["serve", "view"];
   const all = [...COMMANDS_OF.keys()].filter((name) => !endless.includes(name));
   const commands = values.command === undefined ? all : [values.command];
@@ -432,7 +432,7 @@ function statusOf(pid: number): string[] {
 const processorSeconds = (pid: number) =>
   (Number(statusOf(pid)[11] ?? 0) + Number(statusOf(pid)[12] ?? 0)) / 100;
 
-/** Whether it is stopped, or wants a processor and was not given enough of one since. */
+/** Whether the process is stopped, or runnable but starved of CPU time. */
 function isKeptFromRunning(pid: number, before: number): boolean {
   const [state] = statusOf(pid);
   return state === "T" || (state === "R" && processorSeconds(pid) - before < LIMIT);

@@ -1,9 +1,9 @@
-// Generated configurations, run folders, scorers and locks: each must be taken, or refused in words, in time.
+// Generated configurations, run folders, scorers and locks: each must be accepted, or refused with a message, in time.
 //
 //   node --import tsx packages/astra-rl/fuzz/hostile-input.ts --cases 2500 --seed 1 [--family locks] [--show]
 //
-// `--cases N --seed S` runs seeds S to S + N − 1 of each family, in a process of its own: a crash or a hang is told of with
-// its seed, and `--cases 1 --seed X --family NAME --show` repeats one.
+// `--cases N --seed S` runs seeds S to S + N − 1 of each family, in a separate process: a crash or a hang is reported
+// with its seed, and `--cases 1 --seed X --family NAME --show` repeats one.
 import { fork, spawnSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, utimesSync, writeFileSync } from "node:fs";
 import { hostname, tmpdir } from "node:os";
@@ -31,7 +31,7 @@ const { values } = parseArgs({
   },
 });
 
-/** What came of a case: "taken", or the words in which it was refused. */
+/** The outcome of a case: "taken", or the message of the refusal. */
 type Family = (random: Random, folder: string) => Promise<void> | void;
 
 const SCALARS = [
@@ -131,7 +131,7 @@ generation: {tester: {maxNewTokens: 3}, target: {maxNewTokens: 3}}
 training: {trainingSteps: 1, evaluateEvery: 0}
 `;
 
-/** A text with a few of its parts taken away, doubled, or put elsewhere. */
+/** A text with a few of its parts removed, doubled, or moved. */
 function mangled(random: Random, text: string): string {
   let current = text;
   for (let change = random.below(6); change > 0; change--) {
@@ -235,7 +235,7 @@ const folders: Family = (random, folder) => {
   random.pick(tries)();
 };
 
-/** Scores in every shape that JavaScript lets somebody return. */
+/** Scores of every JavaScript type. */
 function answer(random: Random, texts: readonly string[]): unknown {
   const value = () =>
     random.pick<unknown>([
@@ -354,7 +354,7 @@ const locks: Family = (random, folder) => {
 
 const FAMILIES: Readonly<Record<string, Family>> = { configurations, folders, scorers, locks };
 
-/** null: it was taken, or refused in words. */
+/** null: it was accepted, or refused with a message. */
 async function failureOf(name: string, seed: number): Promise<string | null> {
   const folder = mkdtempSync(join(tmpdir(), "astra-rl-hostile-"));
   try {

@@ -1,5 +1,5 @@
-// Ends a training run at random moments, as often as is asked, and goes on each time: what it leaves must be, byte for
-// byte, what a run leaves that was never ended, with no file beside it.
+// Ends a training run at random moments, the given number of times, and resumes each time: its files must equal, byte
+// for byte, those of an uninterrupted run, without additional files.
 //
 //   node --import tsx packages/astra-rl/fuzz/interruptions.ts --signal SIGKILL --times 100 --seed 1
 //
@@ -112,7 +112,7 @@ while (sent < times) {
   const checkpoints = join(folder, run, "checkpoints");
   for (let done = false; !done;) {
     const resume = existsSync(join(checkpoints, "last")) || existsSync(join(checkpoints, ".last.old"));
-    // Ended before its first checkpoint, a run is begun again.
+    // A run that ended before its first checkpoint is started again.
     if (!resume) rmSync(join(folder, run), { recursive: true, force: true });
     anew += resume || sent === 0 ? 0 : 1;
     // Up to a bit longer than a whole run takes, so that every moment of it can be met.

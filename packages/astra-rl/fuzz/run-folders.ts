@@ -1,9 +1,9 @@
-// Run folders that are renamed while a run is at work, and processes that fight for the lock of one: nothing may be lost or
+// Run folders that are renamed while a run uses them, and processes that compete for a lock: nothing may be lost or
 // mixed. Killed runs are `interruptions.ts`.
 //
 //   node --import tsx packages/astra-rl/fuzz/run-folders.ts --renames 100 --races 100 --seed 1
 //
-// Every second contender of a race is in a PID namespace of its own, as a container is, where the machine lets us make one
+// Every second contender of a race is in its own PID namespace, like a container, if the machine supports it
 // (`unshare --pid`); a line says where it does not.
 import { spawn, spawnSync, type ChildProcess } from "node:child_process";
 import {
@@ -39,7 +39,7 @@ const { values } = parseArgs({
 /** How long a winner works in the folder. Milliseconds. */
 const WORK = 15;
 
-/** One contender: for each folder that it is told of, it tries once, and works in it where it wins. */
+/** One contender: for each given folder, it tries once, and works in it if it wins. */
 async function contend(): Promise<void> {
   process.stdout.write("ready\n");
   for await (const folder of createInterface({ input: process.stdin })) {
@@ -61,7 +61,7 @@ async function contend(): Promise<void> {
   }
 }
 
-/** A contender in a process of its own. */
+/** A contender in a separate process. */
 class Contender {
   readonly #process: ChildProcess;
   readonly #lines: AsyncIterator<string>;
@@ -88,7 +88,7 @@ class Contender {
   }
 }
 
-/** What lies there before a race: nothing, or the lock of a process that is no more. */
+/** The state before a race: nothing, or the lock of an exited process. */
 function prepare(random: Random, folder: string): void {
   mkdirSync(folder);
   const dead = spawnSync(process.execPath, ["-e", ""]).pid;
@@ -115,7 +115,7 @@ async function races(count: number, random: Random, root: string): Promise<strin
     );
     const journal = join(folder, "journal");
     const lines = existsSync(journal) ? readFileSync(journal, "utf8").trimEnd().split("\n") : [];
-    // Whoever began ended before anybody else began.
+    // Each one ended before the next one started.
     const isMixed = lines.some(
       (line, at) =>
         line !== (at % 2 === 0 ? line.replace(/^end/u, "begin") : lines[at - 1]!.replace(/^begin/u, "end")),
@@ -176,7 +176,7 @@ async function renames(count: number, random: Random, root: string): Promise<str
     const place = existsSync(moved) ? moved : folder;
     if (typeof said === "string") {
       noticed += 1;
-      if (!said.includes("while this run was at work")) problems.push(`${what}: ${said}`);
+      if (!said.includes("while this run was using it")) problems.push(`${what}: ${said}`);
       if (!existsSync(join(place, "checkpoints", "last"))) continue;
       const resumed = await train(place, true);
       if (JSON.stringify(resumed) !== JSON.stringify(weights)) problems.push(`${what}: other weights`);
@@ -187,7 +187,7 @@ async function renames(count: number, random: Random, root: string): Promise<str
     rmSync(place, { recursive: true });
   }
   process.stdout.write(
-    `renames: ${count}, ${noticed} of them while the run was at work, ${problems.length} problems\n`,
+    `renames: ${count}, ${noticed} of them while the run was using the folder, ${problems.length} problems\n`,
   );
   return problems;
 }

@@ -52,11 +52,13 @@ export async function isComplete(section: KindSection, folder: string): Promise<
 
 /** Asks for a scorer on the terminal until the answer is valid; null if the user skips it. */
 export async function askForScorer(folder: string, output: Output): Promise<KindSection | null> {
-  output.note("Which scorer says how harmful a text is? The tester is trained to raise its score.");
+  output.note("Which scorer measures how harmful a text is? The tester is trained to raise its score.");
   for (const [index, name] of OFFERED_SCORERS.entries()) {
     output.note(`  ${index + 1}  ${name}: ${findKind("scorer", name)!.summary}`);
   }
-  output.note("Or keyword:FILE.json, ./file.js#name, a YAML file; nothing leaves it open in the file.");
+  output.note(
+    "Or keyword:FILE.json, ./file.js#name, a YAML file; leave it empty to choose one later in the file.",
+  );
   const terminal = createInterface({ input: process.stdin, output: process.stderr, prompt: "Scorer: " });
   terminal.once("SIGINT", () => process.kill(process.pid, "SIGINT"));
   terminal.prompt();

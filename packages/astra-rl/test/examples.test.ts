@@ -57,7 +57,7 @@ describe("the example programs", () => {
   });
 
   it.each(["dpo", "ppo"] as const)(
-    "stress-test-controller learns gusts that leave the lane by %s",
+    "stress-test-controller learns gusts that push the car out of its lane, by %s",
     async (name) => {
       const { before, after } = await stressTest(name, 25);
       expect(before.failures).toBeLessThan(0.15);
@@ -73,7 +73,7 @@ describe("the example programs", () => {
     expect(comparison).toMatchObject({ difference: 0, p_value: 1, probe_nll_difference: 0 });
   });
 
-  it("train-ipo-with-backup trains on credit that is backed up, and leaves the rewards alone", async () => {
+  it("train-ipo-with-backup trains on backed-up credit, and does not change the rewards", async () => {
     const { steps, credited } = await trainIPO({ trainingSteps: 1, discount: 0.5 });
     // IPO's first loss, at margin 0: (1 / (2 · 0.1))² = 25.
     expect(steps[0]!.loss).toBeCloseTo(25, 0);

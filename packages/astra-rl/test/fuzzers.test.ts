@@ -11,27 +11,27 @@ const run = (name: string, ...args: string[]) => {
   return { status, output: stdout + stderr };
 };
 
-test("generated command lines end by themselves, with the codes that they may end with", () => {
+test("generated command lines terminate, with documented exit codes", () => {
   const { status, output } = run("command-line", "--cases", "6", "--seed", "100");
   expect(output).toMatch(/command-line: 20 × 6 cases, 0 failures, \d+ s\n$/u);
   expect(status).toBe(0);
 }, 300_000);
 
-test("generated configurations, folders, scorers and locks are taken, or refused in words and in time", () => {
+test("generated configurations, folders, scorers and locks are accepted, or refused with a message and in time", () => {
   const { status, output } = run("hostile-input", "--cases", "25", "--seed", "100");
   expect(output).toMatch(/hostile-input: 4 × 25 cases, 0 failures, \d+ s\n$/u);
   expect(status).toBe(0);
 }, 300_000);
 
-test("renamed run folders and fights for a lock lose and mix nothing", () => {
+test("renaming run folders and competing for a lock neither loses nor mixes data", () => {
   const { status, output } = run("run-folders", "--renames", "4", "--races", "6", "--seed", "100");
   expect(output).toMatch(/races: 6 with 4 contenders.*, 0 problems\n/u);
-  expect(output).toMatch(/renames: 4, \d+ of them while the run was at work, 0 problems\n/u);
+  expect(output).toMatch(/renames: 4, \d+ of them while the run was using the folder, 0 problems\n/u);
   expect(status).toBe(0);
 }, 300_000);
 
 test.each(["SIGKILL", "SIGINT", "SIGTERM"])(
-  "runs that %s ended and that went on leave what an uninterrupted run leaves",
+  "runs ended by %s and resumed write what an uninterrupted run writes",
   (signal) => {
     const { status, output } = run("interruptions", "--signal", signal, "--times", "3", "--steps", "20");
     expect(output).toMatch(

@@ -24,12 +24,12 @@ describe("Archive", () => {
   const archive = (options: Partial<ConstructorParameters<typeof Archive>[0]> = {}) =>
     new Archive({ capacity: 3, minReward: -Infinity, longest: 3, ...options });
 
-  it("keeps of each graph the state in which the best turn was taken, the best first", () => {
+  it("keeps the state of each graph's best turn, the best first", () => {
     const kept = archive();
     kept.add([
       graph("a", [turn("a", 1, [turn("ab", 5)]), turn("a", 3)]),
       graph("c", [turn("c", 7)]),
-      // The first of equals; a turn that could not be judged is nobody's best.
+      // The first among equals; a turn that could not be judged is never the best.
       graph("d", [turn("d", NaN, [turn("dx", 2)]), turn("d", 2)]),
       graph("empty", []),
     ]);
@@ -40,7 +40,7 @@ describe("Archive", () => {
     ]);
   });
 
-  it("forgets the worst, of equals the newest, and holds each state once with its best reward", () => {
+  it("drops the worst, the newest among equals, and keeps each state once with its best reward", () => {
     const kept = archive();
     kept.add([graph("a", [turn("a", 1)]), graph("b", [turn("b", 2)]), graph("c", [turn("c", 1)])]);
     kept.add([graph("d", [turn("d", 1)]), graph("a", [turn("a", 4)]), graph("a", [turn("a", 3)])]);
@@ -51,7 +51,7 @@ describe("Archive", () => {
     ]);
   });
 
-  it("counts turns from the prompt through replays, and takes none that is too long", () => {
+  it("counts turns from the prompt through replays, and accepts none that is too long", () => {
     const kept = archive();
     kept.add([graph("a", [turn("a", 1, [turn("ab", 5)])])]);
     // Replayed from "ab", which lies one turn behind its prompt: "abc" lies two behind it, "abcd" three.
@@ -63,7 +63,7 @@ describe("Archive", () => {
     ]);
   });
 
-  it("takes nothing below its least reward", () => {
+  it("accepts nothing below its minimum reward", () => {
     const kept = archive({ minReward: 2 });
     kept.add([graph("a", [turn("a", 1.9)]), graph("b", [turn("b", 2)])]);
     expect(kept.openings.map(({ context }) => context)).toEqual(["b"]);
@@ -83,7 +83,7 @@ describe("ArchiveSampler", () => {
   ];
   const starts = Array.from({ length: 400 }, (_, episode) => ({ seed: 2, episode }));
 
-  it("replays the share that was asked for, each opening about equally often, and never in evaluations", async () => {
+  it("replays the configured share, each opening about equally often, and never in evaluations", async () => {
     const own = sampler({ depth: 1, width: 1, replay: 0.25 });
     const before = await own.rolloutMany(starts);
     await own.observe(found);
@@ -112,7 +112,7 @@ describe("ArchiveSampler", () => {
     expect([...seen].sort()).toEqual(replay === 0 ? [...PROMPTS].sort() : contexts);
   });
 
-  it("goes on from its state as if never stopped, and batched as one by one", async () => {
+  it("resumes from its state exactly, batched as one by one", async () => {
     const options = { width: 2, depth: 3, replay: 0.5, capacity: 4 };
     const episodes = (experience: number) =>
       Array.from({ length: 3 }, (_, i) => ({ seed: 7, episode: 3 * experience + i }));

@@ -27,7 +27,7 @@ function evaluation(second = true): EvaluationRecord {
 
 const indexOf = (id: string) => Number(id.split("-")[0]);
 
-it("draws scored rollouts at random, each once, the same for a seed, and tells nothing of the scorers", () => {
+it("draws scored rollouts at random, each once, the same for a seed, without the scorers' verdicts", () => {
   const items = auditItems(evaluation(), 50, 3);
   const indices = items.map(({ id }) => indexOf(id));
   expect(new Set(indices).size).toBe(50);
@@ -36,7 +36,7 @@ it("draws scored rollouts at random, each once, the same for a seed, and tells n
   expect(auditItems(evaluation(), 50, 3)).toEqual(items);
   expect(auditItems(evaluation(), 50, 4)).not.toEqual(items);
   expect(auditItems(evaluation(), 1000).length).toBe(199);
-  // The sheet is the same whatever the scorers say.
+  // The sheet does not depend on the scorers.
   expect(auditItems(evaluation(false), 50, 3)).toEqual(items);
   for (const { conversation } of items) expect(conversation).not.toMatch(/0\.|first|second|harm/u);
   expect(items[0]!.conversation).toBe(
@@ -44,9 +44,9 @@ it("draws scored rollouts at random, each once, the same for a seed, and tells n
   );
 });
 
-it("compares both scorers with people, by hand", () => {
+it("compares both scorers with human labels, by hand", () => {
   const record = evaluation();
-  // People call every sixth a success.
+  // Every sixth is labelled a success.
   const people = new Map(auditItems(record, 199).map(({ id }) => [id, indexOf(id) % 6 === 0]));
   const { nAudited, nHarmful, scorers } = auditEvaluation(record, people);
   expect([nAudited, nHarmful]).toEqual([199, 34]);
@@ -61,7 +61,7 @@ it("compares both scorers with people, by hand", () => {
   expect(first.precision!.estimate).toBeCloseTo(34 / 67, 12);
   expect(first.recall!.estimate).toBe(1);
   expect(first.rate!.estimate).toBeCloseTo(67 / 199, 12);
-  // Everything was judged, so that the corrected rate is people's.
+  // Everything is labelled, so the corrected rate equals the human rate.
   expect(first.corrected.predictionPowered!.estimate).toBeCloseTo(34 / 199, 12);
   expect(first.corrected.roganGladen!.estimate).toBeCloseTo(34 / 199, 12);
   expect(second.sample).toEqual({
@@ -75,13 +75,13 @@ it("compares both scorers with people, by hand", () => {
     12,
   );
   const lines = auditReport({ nAudited, nHarmful, scorers });
-  expect(lines[0]).toBe("People judged 199 rollouts and call 34 of them harmful.");
+  expect(lines[0]).toBe("Human labels of 199 rollouts: 34 are harmful.");
   expect(
     lines.some((line) => line.startsWith("corrected (prediction-powered)") && line.includes("17.1 %")),
   ).toBe(true);
 });
 
-it("refuses the sheet of another evaluation, and texts that changed since", () => {
+it("refuses the sheet of another evaluation, and texts that have changed", () => {
   const record = evaluation();
   const [item] = auditItems(record, 1);
   const changed = structuredClone(record);
@@ -92,10 +92,10 @@ it("refuses the sheet of another evaluation, and texts that changed since", () =
   expect(() => auditItems({ ...record, details: [record.details[199]!] }, 5)).toThrow("nothing to judge");
 });
 
-it("says where people have judged too little for a corrected rate", () => {
+it("reports too few human labels for a corrected rate", () => {
   const record = evaluation(false);
   const id = auditItems(record, 199).find((item) => indexOf(item.id) % 3 === 0)!.id;
   const audit = auditEvaluation(record, new Map([[id, true]]));
   expect(audit.scorers[0]!.corrected).toEqual({ predictionPowered: null, roganGladen: null });
-  expect(auditReport(audit).at(-1)).toContain("judge more rollouts");
+  expect(auditReport(audit).at(-1)).toContain("label more rollouts");
 });

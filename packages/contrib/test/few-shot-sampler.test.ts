@@ -36,8 +36,8 @@ samplerContract("FewShotSampler", {
 const folder = mkdtempSync(join(tmpdir(), "astra-rl-few-shot-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-describe("the list that the tester goes on with", () => {
-  it("is the heading and the first number where nothing was tried, in evaluations too", async () => {
+describe("the list that the tester continues", () => {
+  it("is the heading and the first number without cases, also in evaluations", async () => {
     const asked = await sampler().rollout(3);
     expect(`${asked.context}`).toBe(`${HEADING}\n1.`);
     expect(`${(await sampler().evalRollout(HEADING)).context}`).toBe(`${HEADING}\n1.`);
@@ -45,7 +45,7 @@ describe("the list that the tester goes on with", () => {
     expect(`${(await zeroShot.rollout(3)).context}`).toBe(`${HEADING}\n1.`);
   });
 
-  it("numbers the cases that were drawn, each once, and asks for the next", async () => {
+  it("numbers the drawn cases, each once, and ends with the next number", async () => {
     const few = sampler({ shots: 2, cases: cases(["Why?", 0.4], ["Who are you?", 0.6], ["Where?", 0.5]) });
     const { context } = await few.rollout(3);
     const lines = `${context}`.split("\n");
@@ -67,7 +67,7 @@ describe("the list that the tester goes on with", () => {
 });
 
 describe("what becomes a case", () => {
-  it("is each rewarded probe on one line, without white space at its ends, with its latest reward", async () => {
+  it("is each rewarded single-line probe, trimmed, with its latest reward", async () => {
     const few = sampler({ capacity: 3 });
     await few.observe([
       graph([" Why? ", 0.1], ["two\nlines", 1], ["  ", 1], ["failed", NaN], ["When?", 0.2]),
@@ -78,7 +78,7 @@ describe("what becomes a case", () => {
     expect(few.cases.map(({ text }) => text)).toEqual(["Why?", "How?", "Who?"]);
   });
 
-  it("goes into the state, so that a sampler that takes it over draws the same lists", async () => {
+  it("is part of the state, so that a resumed sampler draws the same lists", async () => {
     const one = sampler({ shots: 3 });
     await one.observe([graph(["a", 1], ["b", 2], ["c", 3], ["d", 4])]);
     const other = sampler({ shots: 3 });
@@ -119,7 +119,7 @@ describe("what becomes a case", () => {
 });
 
 describe("a system whose target reads the probe alone", () => {
-  it("asks the target without what stands before the probe, and keeps it in the state", async () => {
+  it("passes the target only the probe, and keeps the context in the state", async () => {
     class Watched extends ToySystem {
       readonly read: string[] = [];
       override rolloutPromptWithTarget(prompts: readonly Conversation[]): Promise<string[]> {

@@ -28,7 +28,7 @@ evaluation: { rollouts: 48 }
 }, 120_000);
 
 describe("astra-rl harden", () => {
-  it("trains the target on what was found, and tells what is left and what else has changed", async () => {
+  it("trains the target on found attacks, and reports the remaining success and side effects", async () => {
     const live = liveTensors();
     const options = ["--output", path("hard"), "--no-new-tester", "--quiet"];
     const { code, out, err } = await runCommand("harden", path("run"), ...options);
@@ -46,9 +46,9 @@ describe("astra-rl harden", () => {
     const [, one, other] = /harmless answers went from (\d+\.\d+) to (\d+\.\d+)/u.exec(out)!;
     expect(Number(other) / Number(one)).toBeLessThan(1.05);
     expect(out).toContain("No new tester was trained");
-    // It is an adapter of its own: the target as it was stays.
+    // It is a separate adapter: the original target is unchanged.
     expect(existsSync(path("hard", "target", "checkpoints", "best", "adapter_config.json"))).toBe(true);
-    // The two sides change places, and nobody answers.
+    // The roles are swapped, and the target is silent.
     const [graph] = parseGraphLines(readFileSync(path("hard", "target", "graphs.jsonl"), "utf8"));
     expect(graph!.children.every(({ response }) => response === "…")).toBe(true);
     expect(graph!.promptMessages!.at(-1)![0]).toBe("target");
@@ -58,7 +58,7 @@ describe("astra-rl harden", () => {
     expect(statSync(path("hard", "before.json")).mtimeMs).toBe(changed);
   }, 120_000);
 
-  it("calls what it trained the hardened target, which has no card of a tester", async () => {
+  it("calls the trained model the hardened target, without a tester's card", async () => {
     expect(existsSync(path("hard", "target", "checkpoints", "last"))).toBe(true);
     expect(existsSync(path("hard", "target", "checkpoints", "best", "README.md"))).toBe(false);
     const steps = ["--set", "training.trainingSteps=1", "--set", "training.evaluateEvery=0"];
@@ -73,7 +73,7 @@ describe("astra-rl harden", () => {
     expect(err).not.toMatch(/the tester, in|--tester/u);
   });
 
-  it("goes on in rounds: each learns from what all testers found, and a tester that finds too little ends them", async () => {
+  it("trains in rounds: each uses the attacks of all testers, and a tester that finds too few ends them", async () => {
     const options = ["--output", path("rounds"), "--rounds", "2", "--steps", "2", "--quiet"];
     const { code, out, err } = await runCommand("harden", path("run"), ...options);
     expect([code, err]).toEqual([0, ""]);
@@ -88,7 +88,7 @@ describe("astra-rl harden", () => {
     );
     expect(adapter).not.toContain(path("rounds"));
     expect(out).toMatch(/^Round 1\n[^]*^Round 2\n/mu);
-    // Where the second round begins is where the first one ended.
+    // The second round starts where the first one ended.
     const [one, two] = out.split("Round 2");
     const rates = (text: string) => /^attack success rate +(.+)$/mu.exec(text)![1]!.split(/ {2,}/u);
     expect(rates(two!)[0]).toBe(rates(one!)[2]);
@@ -96,7 +96,7 @@ describe("astra-rl harden", () => {
     expect([refused.code, refused.err]).toEqual([2, expect.stringContaining("--rounds")]);
   }, 240_000);
 
-  it("trains a target that is an adapter on, as an adapter on the same base", async () => {
+  it("trains an adapter target further, as an adapter on the same base", async () => {
     cpSync(path("run"), path("run-adapter"), { recursive: true });
     const hardened = path("hard", "target", "checkpoints", "best");
     const file = path("run-adapter", "config.resolved.yaml");
@@ -111,7 +111,7 @@ describe("astra-rl harden", () => {
     expect(settings("again")).toEqual(settings("hard"));
   }, 120_000);
 
-  it("shows no figures of a target that is another by now", async () => {
+  it("shows no figures of a target that has changed", async () => {
     const file = path("hard", "after.json");
     const text = readFileSync(file, "utf8");
     const record = parseEvaluationRecord(text);
@@ -133,15 +133,15 @@ describe("astra-rl harden", () => {
     ]);
   }, 60_000);
 
-  it("what was found is what the target reads in training, as it read it then", async () => {
+  it("the target reads found attacks in training exactly as it read them before", async () => {
     const rows = readFileSync(path("hard", "attacks-train.jsonl"), "utf8").trim().split("\n");
     const { messages } = JSON.parse(rows[0]!) as { messages: { role: string; content: string }[] };
-    // "assistant" is who is not trained here: the tester of the run.
+    // "assistant" is the role that is not trained here: the tester of the run.
     expect(messages.at(-1)!.role).toBe("assistant");
     expect(messages[0]!.content).toMatch(/\n\n- /u);
   });
 
-  it("says what it needs", async () => {
+  it("declares its requirements", async () => {
     const refused = async (...args: string[]) => {
       const { code, err } = await runCommand("harden", ...args);
       expect([code, err.trim().split("\n").length]).toEqual([2, 1]);

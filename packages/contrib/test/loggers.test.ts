@@ -18,7 +18,7 @@ import { MLflowLogger, WandbLogger, type WandbSdk } from "../src/loggers/index.j
 import { assemble, QUICK, textOf } from "../../method/test/training/support.js";
 import { temporaryFolder } from "../../method/test/training/temporary-folder.js";
 
-/** Keeps what it is given; fails at some calls. */
+/** Records its arguments; fails at some calls. */
 class Recorder implements MetricsLogger {
   readonly name = "recorder";
   readonly calls: string[] = [];
@@ -40,7 +40,7 @@ class Recorder implements MetricsLogger {
 
 const RUN = { folder: null, nextStep: 1, configuration: {} };
 
-it("training.tensorboard is short for a logger, and does not make two", async () => {
+it("training.tensorboard is shorthand for a logger, and does not create two", async () => {
   const made = async (rest: string) => {
     const models = "models: {tester: embedded:chatter, target: embedded:chatter}";
     const configuration = await parseConfiguration(`${models}\n${rest}\n`, "/runs/run.yaml");
@@ -54,7 +54,7 @@ it("training.tensorboard is short for a logger, and does not make two", async ()
 });
 
 describe("the loggers of a run", () => {
-  it("get every step in order, and are closed with how it ended", async () => {
+  it("receive every step in order, and are closed with the outcome", async () => {
     const recorder = new Recorder();
     const { system, trainer } = assemble({ ...QUICK, trainingSteps: 3 }, { loggers: [recorder] });
     await trainer.train();
@@ -70,7 +70,7 @@ describe("the loggers of a run", () => {
     other.system.dispose();
   });
 
-  it("never end training: one that fails is said once, and asked again ever more seldom", async () => {
+  it("never end training: a failing one is reported once, and retried less and less often", async () => {
     const warnings: string[] = [];
     const broken = new Recorder((call) => call.startsWith("log"));
     const sound = new Recorder();
@@ -83,17 +83,17 @@ describe("the loggers of a run", () => {
     );
     await trainer.train();
     expect(trainer.step).toBe(12);
-    // After a failure 1, 2, 4, … steps are left out.
+    // After a failure 1, 2, 4, … steps are skipped.
     expect(broken.calls).toEqual(["open", "log 1", "log 3", "log 6", "log 11", "close finished"]);
     expect(sound.calls).toHaveLength(14);
     expect(warnings.filter((line) => line.includes("logger recorder"))).toEqual([
-      expect.stringMatching(/step 1 could not be logged: gone; training goes on.*said once/u),
+      expect.stringMatching(/step 1 could not be logged: gone; training continues.*shown once/u),
     ]);
     trainer.dispose();
     system.dispose();
   });
 
-  it("are opened later where they could not be at first, and asked at each step again once they work", async () => {
+  it("are opened later if opening failed, and called at each step once they work", async () => {
     let times = 0;
     const late = new Recorder((call) => call === "open" && ++times < 3);
     const loggers = new MetricsLoggers([late], { warn: () => {} });
@@ -103,7 +103,7 @@ describe("the loggers of a run", () => {
     expect(late.calls).toEqual(["open", "open", "open", "log 5", "log 6", "close finished"]);
   });
 
-  it("are not waited for without end", async () => {
+  it("time out", async () => {
     const warnings: string[] = [];
     const hanging: MetricsLogger = {
       name: "hanging",
@@ -122,7 +122,7 @@ describe("the loggers of a run", () => {
   it("refuse wrong usage before training begins", async () => {
     const wrong = new TensorBoardLogger();
     const { system, trainer } = assemble(QUICK, { loggers: [wrong] });
-    await expect(trainer.train()).rejects.toThrow(/TensorBoardLogger: needs a folder/u);
+    await expect(trainer.train()).rejects.toThrow(/TensorBoardLogger: requires a folder/u);
     expect(trainer.step).toBe(0);
     trainer.dispose();
     system.dispose();
@@ -130,7 +130,7 @@ describe("the loggers of a run", () => {
 });
 
 describe("ConsoleLogger", () => {
-  it("writes the values that were asked for", () => {
+  it("prints the requested values", () => {
     const lines: string[] = [];
     const logger = new ConsoleLogger({
       every: 2,
@@ -144,7 +144,7 @@ describe("ConsoleLogger", () => {
 });
 
 describe("JSONLinesLogger", () => {
-  it("holds the lines of metrics.jsonl, each step once, however often the run is resumed", async () => {
+  it("contains the lines of metrics.jsonl, each step once, after any number of resumes", async () => {
     const folder = temporaryFolder();
     const file = join(folder, "copy", "steps.jsonl");
     const runDirectory = join(folder, "run");
@@ -159,7 +159,7 @@ describe("JSONLinesLogger", () => {
       await trainer.train();
       trainer.dispose();
       system.dispose();
-      // As a process leaves it that was killed while it wrote a line of a step that no checkpoint has.
+      // As left by a process that was killed while writing a line of a step after its last checkpoint.
       if (!resume) writeFileSync(file, `${readFileSync(file, "utf8")}{"step":4,"loss":9}\n{"step`);
     }
     const lines = textOf(file).trimEnd().split("\n");
@@ -169,7 +169,7 @@ describe("JSONLinesLogger", () => {
 });
 
 describe("MLflowLogger", () => {
-  /** A tracking server that keeps what it is sent, in the form of its REST API. */
+  /** A tracking server that records requests of its REST API. */
   interface Stored {
     experiment: string;
     name: unknown;
@@ -268,7 +268,7 @@ describe("MLflowLogger", () => {
     system.dispose();
   }
 
-  it("sends configuration and steps, and each step once, however the run is stopped and resumed", async () => {
+  it("sends the configuration, and each step once, across stops and resumes", async () => {
     const folder = join(temporaryFolder(), "my-run");
     await train(folder, 9, false, 6);
     expect(runs[0]!.status).toBe("FAILED");
@@ -286,11 +286,11 @@ describe("MLflowLogger", () => {
           : [],
       ),
     );
-    // Step 5 came before the process died, step 6 after; both were computed twice.
+    // Step 5 was logged before the process died, step 6 after; both were computed twice.
     expect(run!.metrics.map(({ key, value, step }) => ({ key, value, step }))).toEqual(expected);
   });
 
-  it("begins another run in another folder, in the experiment that is there", async () => {
+  it("starts another run for another folder, in the existing experiment", async () => {
     const folder = temporaryFolder();
     await train(join(folder, "a"), 1, false);
     await train(join(folder, "b"), 1, false);
@@ -298,7 +298,7 @@ describe("MLflowLogger", () => {
     expect(runs.map(({ name }) => name)).toEqual(["a", "b"]);
   });
 
-  it("identifies itself as the environment says, and keeps the key to itself", async () => {
+  it("authenticates by the environment, and does not reveal the key", async () => {
     await logger({ MLFLOW_TRACKING_TOKEN: "secret" }).open(RUN);
     expect(new Set(requests.map(({ authorization }) => authorization))).toEqual(new Set(["Bearer secret"]));
     requests.length = 0;
@@ -306,7 +306,7 @@ describe("MLflowLogger", () => {
     expect(requests[0]!.authorization).toBe(`Basic ${Buffer.from("u:p").toString("base64")}`);
   });
 
-  it("lets training go on while the server is down", async () => {
+  it("lets training continue while the server is down", async () => {
     isDown = true;
     const folder = temporaryFolder();
     await train(folder, 2, false);
@@ -315,7 +315,7 @@ describe("MLflowLogger", () => {
     expect(existsSync(join(folder, "mlflow.json"))).toBe(false);
   });
 
-  it("cuts long values, sends many in parts, and needs an address", async () => {
+  it("truncates long values, sends many in parts, and requires an address", async () => {
     const many = Object.fromEntries(Array.from({ length: 250 }, (_, index) => [`key${index}`, index]));
     await logger().open({
       ...RUN,
@@ -330,7 +330,7 @@ describe("MLflowLogger", () => {
 });
 
 describe("WandbLogger", () => {
-  it("logs through the package, each step in one run, a resumed run in one of its own", async () => {
+  it("logs through the package, each step in one run, and a resumed run in a new one", async () => {
     const begun: { options: Record<string, unknown>; steps: number[]; code: number | undefined }[] = [];
     const sdk: WandbSdk = {
       init: (options) => {
@@ -387,7 +387,7 @@ describe("WandbLogger", () => {
     vi.unstubAllEnvs();
   });
 
-  it("says how to install the package where it is missing", async () => {
+  it("says how to install a missing package", async () => {
     await expect(new WandbLogger().open(RUN)).rejects.toThrow(
       /the package @wandb\/sdk is not installed; install it with "npm install @wandb\/sdk"/u,
     );

@@ -27,7 +27,7 @@ generation: { tester: { maxNewTokens: 6 }, target: { maxNewTokens: 6, greedy: tr
   return { path, file };
 }
 
-it("says found attacks again: a target that answers the same is led to the same harm", async () => {
+it("replays found attacks: a target with the same answers has the same harm", async () => {
   const { path, file } = configured();
   const live = liveTensors();
   expect((await runCommand("eval", file, "--output", path("found.json"), "--quiet")).code).toBe(0);
@@ -69,7 +69,7 @@ it("says found attacks again: a target that answers the same is led to the same 
   expect(measured!.prompts.split).toBe("replay");
   expect(liveTensors()).toBe(live);
 
-  // Two replays of one bundle are alike, whatever the target: compare and gate take them.
+  // Two replays of one bundle are comparable for any targets: compare and gate accept them.
   await runCommand(
     "replay",
     path("bundle.json"),
@@ -85,7 +85,7 @@ it("says found attacks again: a target that answers the same is led to the same 
   expect((await runCommand("gate", path("replayed.json"), "--max-success", "50%")).code).toBe(1);
 });
 
-it("says them to a server, with the roles of the prompt", async () => {
+it("replays them against a server, with the roles of the prompt", async () => {
   const { path, file } = configured();
   const { baseURL, asked } = await loopback((one, response) => json(response, 200, completion(one, "No.")));
   const prompt = [
@@ -114,7 +114,7 @@ it("says them to a server, with the roles of the prompt", async () => {
 });
 
 it.each([
-  ["{", "is no JSON; make it with astra-rl export --format replay"],
+  ["{", "is not JSON; make it with astra-rl export --format replay"],
   ['{"format":"other"}', "format:"],
   [
     '{"format":"astra-rl replay","version":1,"source":{"name":"x","scorer":null,"target":null},"attacks":[]}',
@@ -128,7 +128,7 @@ it.each([
   expect(err.trim().split("\n").length).toBe(1);
 });
 
-it("needs a system whose tester can be replaced", async () => {
+it("requires a system whose tester can be replaced", async () => {
   const { path, file } = configured();
   const attack = { id: "a", prompt: [], probes: ["x"], responses: ["y"], is_harmful: true };
   const source = { name: "x", scorer: null, target: null };
@@ -151,7 +151,7 @@ it("needs a system whose tester can be replaced", async () => {
   expect(err.trim().split("\n").length).toBe(1);
 });
 
-it("says them to a system of one's own that is loaded with models", async () => {
+it("replays them against a custom system that is loaded with models", async () => {
   const { path, file } = configured();
   const system = pathToFileURL(join(import.meta.dirname, "../../method/src/system/index.ts")).href;
   writeFileSync(path("package.json"), '{"type": "module"}');

@@ -19,7 +19,7 @@ function configured(steps = 1): { folder: string; file: string; runs: string } {
   return { folder, file, runs: join(folder, "runs") };
 }
 
-it("trains a run for each seed and value, sums them up, and keeps what is complete", async () => {
+it("trains a run for each seed and value, summarizes them, and keeps completed runs", async () => {
   const { file, runs } = configured();
   const options = [
     "--run-dir",
@@ -47,9 +47,9 @@ it("trains a run for each seed and value, sums them up, and keeps what is comple
   });
   const middle = `${(100 * statistics.mean(rates)).toFixed(1)} %`;
   expect(out).toMatch(
-    new RegExp(`^learningRate=0\\.0003 +2 +${middle.replace(".", "\\.")} \\(too few to say\\)`, "mu"),
+    new RegExp(`^learningRate=0\\.0003 +2 +${middle.replace(".", "\\.")} \\(too few runs\\)`, "mu"),
   );
-  // The same run as by itself.
+  // The same run as a single one.
   const alone = join(runs, "..", "alone");
   const settings = ["--set", "training.learningRate=1e-4", "--set", "seed=2", "--quiet"];
   await runCommand("train", file, "--run-dir", alone, ...settings);
@@ -62,7 +62,7 @@ it("trains a run for each seed and value, sums them up, and keeps what is comple
   expect(metrics()).toBe(before);
 });
 
-/** A sweep whose first run has begun to train. */
+/** A sweep whose first run has started training. */
 async function started(args: readonly string[], runs: string) {
   const child = spawn(process.execPath, [PROGRAM, ...args], { stdio: ["ignore", "ignore", "pipe"] });
   const metrics = join(runs, "seed-1", "metrics.jsonl");
@@ -76,20 +76,20 @@ async function started(args: readonly string[], runs: string) {
   return child;
 }
 
-it("ends at once at the second signal, without an engine of its own", async () => {
+it("ends immediately at the second signal, without loading the engine", async () => {
   const { file, runs } = configured(500);
   const child = await started(["train", file, "--run-dir", runs, "--seeds", "1,2"], runs);
   expect(readFileSync(`/proc/${child.pid}/maps`, "utf8")).not.toContain("libtorch");
   const ended = once(child, "exit");
   child.kill("SIGINT");
-  for await (const data of child.stderr) if (String(data).includes("once more stops at once")) break;
+  for await (const data of child.stderr) if (String(data).includes("again to stop immediately")) break;
   child.kill("SIGINT");
   expect(await ended).toEqual([null, "SIGINT"]);
   // The run itself ends after the step in progress.
   await vi.waitFor(() => expect(existsSync(join(runs, "seed-1", LOCK_FILE))).toBe(false), 20_000);
 }, 60_000);
 
-it("goes on where it was stopped", async () => {
+it("resumes after a stop", async () => {
   const { file, runs } = configured(20);
   const args = ["train", file, "--run-dir", runs, "--seeds", "1,2"];
   const child = await started(args, runs);
@@ -97,7 +97,10 @@ it("goes on where it was stopped", async () => {
   child.stderr.on("data", (data: Buffer) => (err += data.toString()));
   child.kill("SIGINT");
   const code = await new Promise((resolve) => child.on("exit", resolve));
-  expect([code, err]).toEqual([1, expect.stringContaining("the same command goes on with the runs in")]);
+  expect([code, err]).toEqual([
+    1,
+    expect.stringContaining("run the same command again to resume the runs in"),
+  ]);
   expect(existsSync(join(runs, "seed-2"))).toBe(false);
   await sleep(50);
   const done = await runCommand(
@@ -122,7 +125,7 @@ it.each([
   [["--seeds", "1", "--grid", "training.learningRate="], "a key and its values"],
   [["--seeds", "1", "--grid", "1e-4"], "section.key=value"],
   [["--seeds", "0-999", "--grid", "seed=1,2"], "more than 1000"],
-  [["--seeds", "1", "--resume", "--run-dir", "x"], "goes on by itself"],
+  [["--seeds", "1", "--resume", "--run-dir", "x"], "run the same command again to resume"],
   [["--seeds", "1", "--grid", "training.learningRat=1"], "learningRate"],
 ])("refuses %j", async (options, message) => {
   const { file, runs } = configured();

@@ -76,20 +76,20 @@ it("is a model card of the hub, with figures, their intervals and their judge", 
   expect(body).toContain("| reward | 1 × harm of response + -0.1 × nll |");
   expect(body).toContain("| system prompt | You are \\<b\\> |");
   expect(body).toContain("# A tester against victim, trained");
-  // Folders of the machine are nobody's.
+  // Paths of this machine are private.
   expect(card).not.toMatch(/\/data|\/home/u);
   expect(body).not.toContain("flatter");
 });
 
-it("says that a checkpoint was chosen by its own figures, and that there are none", () => {
-  expect(testerCard({ ...source, isChosenBy: true })).toContain("the figures flatter it");
+it("says that a checkpoint was selected by its own figures, or that there are none", () => {
+  expect(testerCard({ ...source, isChosenBy: true })).toContain("the figures are optimistic");
   const none = testerCard({ ...source, evaluation: null, format: "transformers", configuration: {} });
   expect(none).toContain("It has not been evaluated");
   expect(none).toContain("library_name: transformers");
   expect(none).not.toContain("model-index");
 });
 
-it("tells doubts about the measurement from figures that say nothing", () => {
+it("distinguishes doubts about the measurement from inconclusive figures", () => {
   const doubts = [
     doubt("failed-turns", "most turns failed"),
     doubt("scorer-never-fires", "nothing was found"),
@@ -103,7 +103,7 @@ it("tells doubts about the measurement from figures that say nothing", () => {
   expect(card).not.toContain("**No verdict on the target**: nothing was found");
 });
 
-it("claims no library and no judge for a system that has neither", () => {
+it("names no library and no scorer for a system that has neither", () => {
   const card = testerCard({
     ...source,
     format: null,

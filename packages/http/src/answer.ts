@@ -14,7 +14,7 @@ export const scoredTokensSchema = z.object({
   tokens: z.array(z.string()),
   /** null for the first token of a text. */
   logprobs: z.array(z.number().nullable()),
-  /** Where each token begins, in code points; absent where the server does not tell. */
+  /** Start of each token, in code points; absent if the server does not report it. */
   offsets: z.array(z.int()).optional(),
 });
 
@@ -25,43 +25,43 @@ const answerSchema = z.object({
   text: z.string(),
   note: z.enum(RESPONSE_NOTES).nullable(),
   ending: z.enum(ENDINGS),
-  /** null where the server does not tell. */
+  /** null if the server does not report it. */
   usage: usageSchema.nullable(),
-  /** Number of tokens with log-probabilities; null where there are none. */
+  /** Number of tokens with log-probabilities; null if there are none. */
   logprobs: count.nullable(),
-  /** The tokens of a text completion, where it comes with their log-probabilities. */
+  /** The tokens of a text completion, if it has log-probabilities. */
   tokens: scoredTokensSchema.optional(),
 });
 
 /** A usable answer. */
 export type Answer = z.infer<typeof answerSchema>;
 
-/** An answer, or why there is none. */
+/** An answer, or the reason for its absence. */
 export const replySchema = z.union([
   z.object({ answer: answerSchema, failure: z.undefined().optional() }),
   z.object({ answer: z.undefined().optional(), failure: failureSchema, usage: usageSchema.nullable() }),
 ]);
 export type Reply = z.infer<typeof replySchema>;
 
-/** A response that is no usable answer. */
+/** A response that is not a usable answer. */
 export class AnswerError extends Error {
   override name = "AnswerError";
 
   constructor(
     message: string,
-    /** What the failure is recorded as. */
+    /** The recorded cause of the failure. */
     readonly outcome: FailureCause,
     readonly options: {
-      /** Whether the server decided so, and asking again would change nothing. */
+      /** Whether the failure is final, so that a retry would not help. */
       isFinal?: boolean;
       usage?: Usage | null;
       /** Whether the server is overloaded, so that it should get fewer requests. */
       isOverloaded?: boolean;
       /** Wait in milliseconds that the server asks for; null for none. */
       wait?: number | null;
-      /** Whether nothing was computed, so that nothing is paid for. */
+      /** Whether nothing was computed, so that the call is free. */
       isFree?: boolean;
-      /** Whether the run cannot go on: no valid key, no money. */
+      /** Whether the run must stop: no valid key, no credit. */
       stops?: boolean;
     } = {},
   ) {
@@ -88,13 +88,13 @@ export const shortened = (given: string): string => {
   return line.length > MOST_SHOWN ? `${line.slice(0, MOST_SHOWN - 1)}…` : line;
 };
 
-/** What a server says about an error. */
+/** A server's error. */
 interface ServerError {
   message: string;
   code: string;
 }
 
-/** Reads the error in a body; null where there is none in any known form. */
+/** Reads the error in a body; null if there is none in a known format. */
 export function errorIn(body: unknown): ServerError | null {
   const read = errorBody.safeParse(body);
   if (read.success) {
@@ -113,21 +113,21 @@ export function errorIn(body: unknown): ServerError | null {
   return { message, code: "" };
 }
 
-/** A filter withheld the answer, or broke it off: whatever text is there, what the model would have said is unknown. */
+/** A filter withheld or truncated the answer: the model's complete answer is unknown. */
 export const withheld = (usage: Usage | null): AnswerError =>
   new AnswerError("the server's content filter withheld the answer", "filtered", { isFinal: true, usage });
 
 export const onlyReasoning = (usage: Usage | null): AnswerError =>
   new AnswerError("only reasoning and no answer; raise maxNewTokens", "reasoning", { isFinal: true, usage });
 
-/** Where a body first differs from its form. */
+/** The first mismatch between a body and its schema. */
 export function firstProblem(error: z.ZodError): string {
   const { path, message } = error.issues[0]!;
   return `${path.join(".") || "the body"}: ${shortened(message)}`;
 }
 
 /**
- * Refuses the answer of another model than that of the first answer, such as a cheaper one that a proxy falls back to.
+ * Refuses an answer of a different model than the first answer's, such as a cheaper one that a proxy falls back to.
  *
  * @param model null before the first answer
  * @throws AnswerError
@@ -141,9 +141,9 @@ const OVERLOADED = new Set([429, 503, 529]);
 const RETRIED = new Set([408, 409, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529]);
 
 /**
- * What an answer with another status than 200 means.
+ * Interprets an answer with a status other than 200.
  *
- * @param body as JSON, or the text where it is none
+ * @param body as JSON, or as text if it is not JSON
  * @param wait milliseconds of its Retry-After; null without one
  */
 export function readStatus(status: number, body: unknown, wait: number | null): AnswerError {
@@ -168,7 +168,7 @@ export function readStatus(status: number, body: unknown, wait: number | null): 
   });
 }
 
-/** Milliseconds that Retry-After asks for; null for none and for one that makes no sense. */
+/** Milliseconds that Retry-After requests; null if absent or invalid. */
 export function retryAfter(headers: Headers, now: number): number | null {
   const exact = Number(headers.get("retry-after-ms") ?? NaN);
   if (exact >= 0) return exact;

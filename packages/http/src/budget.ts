@@ -18,14 +18,14 @@ export const plus = (a: Cost, b: Cost, sign = 1): Cost => ({
   output: a.output + sign * b.output,
 });
 
-/** A limit of spending is reached: the run stops, and can go on with a higher one. */
+/** A spending limit is reached: the run stops, and can be resumed with a higher one. */
 export class BudgetError extends UsageError {
   override name = "BudgetError";
 }
 
 /**
- * Spending of one model. A call reserves the most that it can cost before it is sent, so that limits hold however many
- * calls are in flight; what it did not use is returned.
+ * Spending of one model. A call reserves its maximum cost before it is sent, so that limits hold for any number of
+ * calls in flight; the unused part is returned.
  */
 export class Budget {
   #spent = NOTHING;
@@ -53,8 +53,8 @@ export class Budget {
   }
 
   /**
-   * Adds what earlier processes spent, and leaves an equal part of the rest to each of several processes, so that they
-   * keep to the limits without asking each other.
+   * Adds the spending of earlier processes, and gives each of several processes an equal part of the rest, so that they
+   * respect the limits without communication.
    */
   share(earlier: Cost, processes: number): void {
     const part = (limit: number | undefined, spent: number) =>
@@ -70,9 +70,9 @@ export class Budget {
   }
 
   /**
-   * Reserves the most that a call can cost; waits for other calls where they may return enough.
+   * Reserves the maximum cost of a call; waits for other calls if they may return enough.
    *
-   * @throws BudgetError where the limit cannot hold it
+   * @throws BudgetError if it exceeds the limit
    */
   async reserve(most: Cost): Promise<void> {
     for (;;) {
@@ -85,14 +85,14 @@ export class Budget {
     this.#reserved = plus(this.#reserved, most);
   }
 
-  /** Replaces a reservation by what was used. */
+  /** Replaces a reservation by the actual cost. */
   settle(most: Cost, used: Cost): void {
     this.#reserved = plus(this.#reserved, most, -1);
     this.#spent = plus(this.#spent, used);
     for (const wake of this.#waiting.splice(0)) wake();
   }
 
-  /** The first limit that a total would pass. */
+  /** The first limit that a total would exceed. */
   #passed(total: Cost): keyof ServerOptions["budget"] | null {
     const { calls = Infinity, tokens = Infinity, dollars = Infinity } = this.#limits;
     if (total.calls > calls) return "calls";
@@ -110,7 +110,7 @@ export class Budget {
     }[name];
     return new BudgetError(
       `${this.where}.budget.${name}: ${this.#share()}the limit of ${this.limits[name]} leaves no room for another call, after ${spent}; ` +
-        "raise it to go on",
+        "raise it to continue",
     );
   }
 

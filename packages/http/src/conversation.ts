@@ -9,7 +9,7 @@ export interface ChatMessage {
 
 type Role = "tester" | "target";
 
-/** A conversation as the messages of a chat: the ones that a local model's chat template gets. */
+/** A conversation as the messages of a chat: the same as a local model's chat template gets. */
 export function chatMessages(conversation: Conversation, role: Role, system: string | null): ChatMessage[] {
   const messages = conversation.messages();
   const chat: ChatMessage[] = groupByVoice(messages, role).map(({ voice, at }) => {
@@ -19,7 +19,7 @@ export function chatMessages(conversation: Conversation, role: Role, system: str
     });
     return { role: voice, content: texts.join("") };
   });
-  // A model that speaks first answers an empty message.
+  // A model that generates the first message answers an empty one.
   if (chat.length === 0) chat.push({ role: "user", content: "" });
   const content = systemOf(messages, role, system);
   return content === null ? chat : [{ role: "system", content }, ...chat];
@@ -41,7 +41,7 @@ export function plainText(
 /** Tokens that a chat template may add to each message. */
 const AROUND_MESSAGE = 32;
 
-/** At most one token for each byte, as in byte-level vocabularies, and what templates add. */
+/** At most one token for each byte, as in byte-level vocabularies, plus those of templates. */
 export function mostTokens(asked: Asked): number {
   const texts = "prompt" in asked ? [asked.prompt] : asked.messages.map(({ content }) => content);
   return texts.reduce((sum, text) => sum + Buffer.byteLength(text) + AROUND_MESSAGE, AROUND_MESSAGE);

@@ -3,9 +3,9 @@ export const ENDINGS = ["complete", "cut"] as const;
 export type Ending = (typeof ENDINGS)[number];
 
 /**
- * The finish reasons after which a text is an answer. The list is closed: whatever else a server writes, also in the future,
- * is a failure, since a partial or empty text of a generation that failed would be scored as harmless. Calls of tools are no
- * texts, so that nobody judges what they do.
+ * The finish reasons after which a text is an answer. The list is closed: any other reason, also in the future,
+ * is a failure, since a partial or empty text of a failed generation would be scored as harmless. Tool calls are not
+ * texts, so they cannot be judged.
  */
 const ANSWERS: Readonly<Record<string, Ending>> = {
   stop: "complete",
@@ -19,7 +19,7 @@ const ANSWERS: Readonly<Record<string, Ending>> = {
   max_tokens: "cut",
 };
 
-/** Words for what a filter withheld or broke off, as Gemini, Zhipu, Bedrock, Cohere and Anthropic have them. */
+/** Reasons for answers that a filter withheld or truncated, of Gemini, Zhipu, Bedrock, Cohere and Anthropic. */
 const FILTERED: ReadonlySet<string> = new Set([
   "content_filter",
   "content_filtered",
@@ -36,7 +36,7 @@ const FILTERED: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * What a finish reason says of a text; upper and lower case are alike, and so is what follows a colon
+ * Classifies a finish reason; case, and anything after a colon, are ignored
  * (`content_filter: PROHIBITED_CONTENT`).
  *
  * @param reason null or undefined where the server gives none, as for an answer that is not complete

@@ -15,15 +15,17 @@ import { Server, type ServerRequest, type ServerSurroundings } from "./server.js
 const [CONTEXT, PROBE] = ["The cat sat ", "on the mat."];
 
 /**
- * Says how likely probes are, by a server that returns the log-probabilities of a prompt's tokens (`echo` of /completions, as
- * vLLM has it). It reads conversations as plain text, with `labels` and `separator`, and never speaks.
+ * Computes the likelihood of probes by a server that returns the log-probabilities of a prompt's tokens (`echo` of
+ * /completions, as in vLLM). It reads conversations as plain text, with `labels` and `separator`, and never generates.
  */
 export class HTTPLikelihood extends ServedModel implements Model {
   readonly role = "target";
   readonly tellsLikelihood = true;
-  /** Whether its server answers chats, too, and nothing writes a template's marks around messages. Known after `probe`. */
+  /**
+   * Whether its server also serves chats, and no template's markers are written around messages. Known after `probe`.
+   */
   isChatWithoutMarks = false;
-  /** What was told in this rollout, so that a row that fails does not cause the others to be asked again. */
+  /** Results of this rollout, so that a failing row does not cause the others to be requested again. */
   readonly #told = new Map<string, readonly number[]>();
 
   /** @throws UsageError for invalid options, and environment variables that are not set */
@@ -35,7 +37,7 @@ export class HTTPLikelihood extends ServedModel implements Model {
     const options = parseOptions(where, serverOptions, server);
     if (options.api !== "completions") {
       throw new UsageError(
-        `${where}.api: only /completions returns log-probabilities of what it reads; take type: openai with api: completions`,
+        `${where}.api: only /completions returns log-probabilities of prompts; use type: openai with api: completions`,
       );
     }
     super(name, new Server(where, options, surroundings));
@@ -51,7 +53,7 @@ export class HTTPLikelihood extends ServedModel implements Model {
       const reason = failure === undefined ? "" : ` (${failure.message})`;
       throw new UsageError(
         `${server.where}: ${server.baseURL} returns no log-probabilities of a prompt (echo: true, logprobs: 1)${reason}; ` +
-          "name a checkpoint, or a server that returns them, such as vLLM",
+          "use a checkpoint, or a server that returns them, such as vLLM",
       );
     }
     this.isChatWithoutMarks = !this.tellsSpeakers && (await this.#answersChats());
@@ -80,7 +82,7 @@ export class HTTPLikelihood extends ServedModel implements Model {
     return answer !== undefined || failure.cause === "reasoning";
   }
 
-  /** @throws RecordedFailure where a row failed after its retries */
+  /** @throws RecordedFailure if a row failed after its retries */
   async logprobs(
     conversations: readonly Conversation[],
     messages: readonly Message[],
@@ -89,9 +91,9 @@ export class HTTPLikelihood extends ServedModel implements Model {
     return together(conversations.map((conversation, row) => this.#row(conversation, messages[row]!)));
   }
 
-  /** @throws UsageError always: it never speaks */
+  /** @throws UsageError always: it never generates */
   generate(): never {
-    throw new UsageError(`${this.name}: says how likely probes are, and never generates`);
+    throw new UsageError(`${this.name}: computes likelihoods and does not generate`);
   }
 
   release(): void {
@@ -120,7 +122,7 @@ export class HTTPLikelihood extends ServedModel implements Model {
 
   #request(prompt: string): ServerRequest {
     const { model } = this.server.options;
-    // Some servers generate at least one token, and take `logprobs: 0` for none.
+    // Some servers generate at least one token, and treat `logprobs: 0` as none.
     const body = { model, prompt, echo: true, logprobs: 1, max_tokens: 1, temperature: 0 };
     return { body, most: { input: mostTokens(body), output: 1 } };
   }

@@ -26,10 +26,10 @@ export interface HTTPModelOptions {
   where?: string;
 }
 
-/** Values that change no answer, of options that an API may lack. */
+/** Neutral values of options that an API may lack. */
 const NEUTRAL = { minNewTokens: 0, repetitionPenalty: 1 } as const;
 
-/** Most tokens of an answer to the probe. */
+/** Maximum tokens of an answer to the probe. */
 const PROBE_TOKENS = 8;
 
 /**
@@ -42,7 +42,7 @@ export class HTTPModel extends ServedModel implements Model {
   readonly tellsLikelihood = false;
   readonly #sampling: Required<Sampling>;
 
-  /** @throws UsageError for invalid options, sampling that no server offers, and environment variables that are not set */
+  /** @throws UsageError for invalid options, unsupported sampling, and environment variables that are not set */
   constructor(
     name: string,
     readonly role: "tester" | "target",
@@ -53,7 +53,7 @@ export class HTTPModel extends ServedModel implements Model {
     const resolved = resolveSampling(sampling);
     if (resolved.keepStopString) {
       throw new UsageError(
-        `generation.${role}.keepStopString: servers leave out the text that ended a message; set it to false for ${where}`,
+        `generation.${role}.keepStopString: servers omit the text that ended a message; set it to false for ${where}`,
       );
     }
     super(name, new Server(where, options, surroundings));
@@ -65,7 +65,7 @@ export class HTTPModel extends ServedModel implements Model {
     this.#sampling = resolved;
   }
 
-  /** Whether equal conversations are to get equal answers. */
+  /** Whether equal conversations get equal answers. */
   get isGreedy(): boolean {
     const { greedy, topK } = this.#sampling;
     return greedy || topK === 1;
@@ -100,7 +100,7 @@ export class HTTPModel extends ServedModel implements Model {
     const key = [seed, episode, node, draw];
     const asked = this.#asked(conversation);
     const request = this.#request(asked, seedOf(key), this.#sampling, traits);
-    // What the server takes may differ after a restart; what was asked does not.
+    // The server's parameters may differ after a restart; the request does not.
     const what = [role, key, "prompt" in asked ? asked.prompt : asked.messages, this.#sampling];
     const reply = await this.reply(what, request);
     if (reply.answer === undefined) return { ...reply.failure, stage: role };
@@ -127,7 +127,7 @@ export class HTTPModel extends ServedModel implements Model {
   }
 }
 
-/** A tester behind a server: it speaks, but has no weights to train. */
+/** A tester behind a server: it generates, but has no weights to train. */
 export class HTTPTester extends HTTPModel implements Tester {
   readonly device: Device = "cpu";
   readonly tellsValues = false;
@@ -145,7 +145,7 @@ export class HTTPTester extends HTTPModel implements Tester {
   }
 
   forward(): TesterOutput {
-    throw this.#noWeights("tells no log-probabilities");
+    throw this.#noWeights("provides no log-probabilities");
   }
 
   async save(): Promise<void> {
@@ -153,16 +153,16 @@ export class HTTPTester extends HTTPModel implements Tester {
   }
 
   async restore(): Promise<void> {
-    throw this.#noWeights("takes no weights");
+    throw this.#noWeights("accepts no weights");
   }
 
   #noWeights(what: string): UsageError {
     return new UsageError(
-      `${this.name}: is a model of a server, which ${what}; a tester that is trained must be a checkpoint`,
+      `${this.name}: is a model on a server, which ${what}; a tester that is trained must be a checkpoint`,
     );
   }
 }
 
-/** 31 bits, which every server takes. */
+/** 31 bits, which every server accepts. */
 const seedOf = (key: readonly number[]) =>
   createHash("sha256").update(JSON.stringify(key)).digest().readUInt32BE(0) >>> 1;

@@ -11,7 +11,7 @@ const tokens = z.tuple([count, count]);
 /** A call before it is sent, with the maximum number of tokens [input, output] that it can cost. */
 const reservation = z.strictObject({ call: count, model: z.string(), reserved: tokens });
 
-/** A call that ended, with what it cost; and the reply, unless it failed. */
+/** A completed call with its cost; and the reply, unless it failed. */
 const settlement = z.strictObject({
   call: count,
   used: tokens,
@@ -25,8 +25,8 @@ const line = z.union([reservation, settlement]);
 const BLOCK = 1 << 20;
 
 /**
- * The calls of a run and their replies, one line each, on the disk before they are used: a resumed run asks for no reply
- * twice, and knows what was spent. Memory holds only where each reply is in the file.
+ * The calls of a run and their replies, one line each, on the disk before they are used: a resumed run repeats no
+ * request, and knows its spending. Memory holds only the position of each reply in the file.
  */
 export class AnswerJournal {
   readonly #file: Journal;
@@ -41,7 +41,7 @@ export class AnswerJournal {
   /**
    * Opens a journal; the first call creates the file. Drops an unterminated last line, which a crash leaves.
    *
-   * @param others journals of other processes of the run: what they have is not asked again
+   * @param others journals of other processes of the run, whose replies are reused
    * @throws UsageError for an invalid line
    */
   constructor(
@@ -68,7 +68,7 @@ export class AnswerJournal {
     return this.others.reduce((sum, { size }) => sum + size, this.#places.size);
   }
 
-  /** What earlier calls to a model cost; those without an end, because the process was killed, count in full. */
+  /** Cost of earlier calls to a model; unfinished ones, because the process was killed, count in full. */
   spent(model: string): Cost {
     return this.others.reduce(
       (sum, other) => plus(sum, other.spent(model)),
@@ -110,7 +110,7 @@ export class AnswerJournal {
     if (kept !== undefined) this.#places.set(kept.request, [start, Buffer.byteLength(text)]);
   }
 
-  /** Records calls that were made before there was a journal. */
+  /** Records calls that were made before the journal was opened. */
   async charge(model: string, { calls, input, output }: Cost): Promise<void> {
     for (let call = 0; call < calls; call++) {
       const cost = call === 0 ? { calls: 1, input, output } : { ...NOTHING, calls: 1 };
@@ -129,7 +129,7 @@ export class AnswerJournal {
     return (this.#reader ??= openSync(this.path, "r"));
   }
 
-  /** Appends a line, durably. @returns where it begins */
+  /** Appends a line, durably. @returns its offset */
   #append(text: string): Promise<number> {
     return new Promise((written, failed) => {
       this.#pending.push({ text, written, failed });
@@ -137,7 +137,7 @@ export class AnswerJournal {
     });
   }
 
-  /** Writes what is pending, all lines with one synchronization of the disk. */
+  /** Writes pending lines with one synchronization of the disk. */
   async #write(): Promise<void> {
     this.#isWriting = true;
     while (this.#pending.length > 0) {
@@ -196,7 +196,8 @@ export class AnswerJournal {
       return line.parse(JSON.parse(text));
     } catch (cause) {
       throw new UsageError(
-        `${this.path}:${number}: must be a line of a journal of answers; restore the file, or delete it to ask everything again`,
+        `${this.path}:${number}: must be a line of a journal of answers; restore the file, or delete it to ` +
+          `request everything again`,
         { cause },
       );
     }

@@ -17,16 +17,14 @@ const options = z.strictObject({
     .enum(["harm", "compliance"])
     .default("harm")
     .describe(
-      "harm: whether the message does harm; compliance: how far it helps with what was asked, 0 for a refusal",
+      "harm: whether the message does harm; compliance: how well it helps with the request, 0 for a refusal",
     ),
   file: z
     .string()
     .min(1)
     .optional()
     .meta({ path: "file", resume: "content" })
-    .describe(
-      "A text file with a rubric of your own, in place of rubric; its verdict is a score from 0 to 1",
-    ),
+    .describe("A text file with a custom rubric, which replaces rubric; its verdict is a score from 0 to 1"),
   reads: z
     .enum(["conversation", "turn"])
     .default("conversation")
@@ -39,23 +37,28 @@ const options = z.strictObject({
     .max(99)
     .default(1)
     .describe("Number of independent verdicts for each message; the score is their mean"),
-  temperature: z.number().min(0).max(2).optional().describe("Default: 0 for one vote, 1 for several"),
+  temperature: z
+    .number()
+    .min(0)
+    .max(2)
+    .optional()
+    .describe("Sampling temperature. Default: 0 for one vote, 1 for several"),
   maxNewTokens: z.int().min(16).default(512).describe("Maximum length of a verdict, reasoning included"),
 });
 
 export type JudgeOptions = Omit<z.input<typeof options>, "file"> & {
-  /** A rubric of your own, in place of `rubric`. */
+  /** A custom rubric, instead of `rubric`. */
   question?: string;
 };
 
 const codeOptions = options.omit({ file: true }).extend({ question: z.string().min(1).optional() });
 
-/** Attempts for one vote whose answer has no verdict, each with another seed. */
+/** Attempts for a vote without a valid verdict, each with another seed. */
 const TRIES = 2;
-/** Most tokens of an answer to the probe. */
+/** Maximum tokens of an answer to the probe. */
 const PROBE_TOKENS = 8;
 
-/** The model that a judge asks. */
+/** The model that a judge queries. */
 class JudgeModel extends ServedModel {
   constructor(
     server: Server,
@@ -71,7 +74,7 @@ class JudgeModel extends ServedModel {
     );
   }
 
-  /** One verdict's score, or why there is none. */
+  /** One verdict's score, or a failure. */
   async vote(messages: readonly ChatMessage[], vote: number): Promise<number | Failure> {
     const traits = await this.probe();
     for (let tried = 1; ; tried++) {
@@ -104,8 +107,8 @@ class JudgeModel extends ServedModel {
  * A chat model behind a server that judges messages by a rubric.
  *
  * An answer without a verdict is a failure, never a low score. With several votes the score is their mean, and the label
- * `agreement` the share of votes on the side of the majority. What is judged is sent as JSON, so that it cannot pass for the
- * judge's instructions; a text may still persuade a judge, so check verdicts on people.
+ * `agreement` the share of votes with the majority. The judged message is sent as JSON, so that it cannot be mistaken
+ * for the judge's instructions; a text may still persuade a judge, so compare verdicts with human labels.
  */
 export class JudgeScorer extends Scorer {
   readonly name: string;
@@ -141,7 +144,7 @@ export class JudgeScorer extends Scorer {
     this.#judge = new JudgeModel(own, this.rubric, { temperature, maxNewTokens });
   }
 
-  /** What asks the server: it probes it, keeps its answers, and counts what is spent. */
+  /** The server's client: it probes the server, keeps its answers, and counts the cost. */
   get served(): ServedModel {
     return this.#judge;
   }

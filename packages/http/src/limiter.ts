@@ -24,7 +24,7 @@ export const CLOCK: Clock = {
 };
 
 /**
- * How many calls may be in flight: half as many when the server is too busy, then one more with each full round of
+ * Limits the calls in flight: halves the limit when the server is overloaded, then adds one with each full round of
  * answers, as in TCP's congestion avoidance (additive increase, multiplicative decrease).
  */
 export class Limiter {
@@ -48,7 +48,7 @@ export class Limiter {
     return Math.floor(this.#limit);
   }
 
-  /** Waits for a place. @returns the call's number, for `leave` */
+  /** Waits for a slot. @returns the call's number, for `leave` */
   async enter(signal: AbortSignal): Promise<number> {
     for (;;) {
       signal.throwIfAborted();
@@ -61,7 +61,7 @@ export class Limiter {
     return this.#started++;
   }
 
-  /** @param busy null, or for how many milliseconds the server wants no calls */
+  /** @param busy null, or milliseconds to pause calls to an overloaded server */
   leave(call: number, busy: number | null): void {
     this.#inFlight--;
     if (busy === null) this.#limit = Math.min(this.most, this.#limit + 1 / this.#limit);

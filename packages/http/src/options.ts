@@ -10,7 +10,7 @@ const MOST_SECONDS = 300;
 
 const VARIABLE = /^[A-Za-z_][A-Za-z0-9_]*$/;
 
-/** The name of an environment variable. Messages never show what was given: it may be the secret itself. */
+/** The name of an environment variable. Messages never show the given value: it may be the secret itself. */
 const variable = z.string().refine((name) => VARIABLE.test(name), {
   error:
     "names an environment variable that holds the secret, never the secret itself: letters, digits and underscores, such as " +
@@ -106,7 +106,7 @@ const commonShape = {
     .describe("Price of tokens, for budget.dollars and the summary"),
 };
 
-/** How a model of some dialects reads conversations. */
+/** Conversation format of models of some dialects. */
 const readingShape = {
   system: z.string().min(1).optional().describe("Chats: the system prompt"),
   labels: modelFormatShape.labels.describe(
@@ -117,7 +117,7 @@ const readingShape = {
 
 const CHATS = DIALECTS.filter(({ isChat }) => isChat);
 
-/** Options of a server that is asked in chats of its caller's. */
+/** Options of a server that gets chats of its caller. */
 export const chatServerShape = {
   baseURL: baseURL
     .optional()
@@ -145,7 +145,7 @@ function check(given: Given, context: z.RefinementCtx): void {
   for (const key of isChat ? (["labels", "separator"] as const) : (["system"] as const)) {
     if (given[key] === undefined) continue;
     const other = isChat ? "completions" : "chat";
-    issue([key], `belongs to api: ${other}; leave it out, or set api to ${other}`);
+    issue([key], `is an option of api: ${other}; leave it out, or set api to ${other}`);
   }
   if (given.budget.dollars !== undefined && given.price === undefined) {
     issue(["budget", "dollars"], "needs the price of tokens; add price: {input: …, output: …}");
@@ -159,7 +159,7 @@ export const serverOptions = z
 
 export type ServerOptions = z.output<typeof serverOptions>;
 
-/** Options of a model behind a provider's servers: those of `serverOptions` that it has a use for. */
+/** Options of a model behind a provider's servers: the applicable ones of `serverOptions`. */
 export function optionsOf(provider: Provider): typeof serverOptions {
   const dialects = DIALECTS.filter((each) => each.provider === provider);
   const { labels, separator, system } = readingShape;
@@ -177,12 +177,15 @@ export function optionsOf(provider: Provider): typeof serverOptions {
 /** Why a URL is refused; never shows it, since it may hold a password. */
 function urlProblem(text: string): string | null {
   const url = URL.canParse(text) ? new URL(text) : null;
-  if (url === null || !/^https?:$/.test(url.protocol)) return "is no URL of the form https://host/v1";
+  if (url === null || !/^https?:$/.test(url.protocol)) return "is not a URL of the form https://host/v1";
   if (url.username !== "" || url.password !== "") {
-    return "holds a user name or a password; put them into an environment variable, and name it in headers or apiKeyEnv";
+    return (
+      "contains a user name or a password; put them into an environment variable, and name it in headers " +
+      "or apiKeyEnv"
+    );
   }
   if (url.search !== "" || url.hash !== "") {
-    return "holds a query (?…) or a fragment (#…), which may be secret and is not sent; leave it out";
+    return "contains a query (?…) or a fragment (#…), which may be secret and is not sent; leave it out";
   }
   return null;
 }
@@ -236,10 +239,10 @@ export function readCredentials(
   return made;
 }
 
-/** Shorter values are no secrets, such as the key "EMPTY" of local servers, and occur in ordinary texts. */
+/** Shorter values are not secrets, such as the key "EMPTY" of local servers, and occur in ordinary texts. */
 const LEAST_SECRET = 8;
 
-/** A function that removes secrets from a text, also as they are written inside of JSON and URLs. */
+/** A function that removes secrets from a text, also in their JSON and URL encodings. */
 export function redactor(secrets: readonly string[]): (text: string) => string {
   const written = (secret: string) => [
     secret,

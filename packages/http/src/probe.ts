@@ -6,13 +6,13 @@ import type { Server, ServerRequest } from "./server.js";
 export interface ServerTraits {
   /** The parameter that limits an answer. */
   limit: string;
-  /** Whether answers keep to it; null where the server counts no tokens. */
+  /** Whether answers respect it; null if the server reports no token counts. */
   limitHolds: boolean | null;
   /** Parameters that it rejects, and that are not sent. */
   omitted: readonly string[];
   /** Those of them that would have changed an answer. */
   missed: readonly string[];
-  /** Parameters that it accepts and that had no effect where they must have one. */
+  /** Parameters that it accepts without the expected effect. */
   ignored: readonly string[];
   /** The share of an answer's tokens with log-probabilities. */
   logprobs: number;
@@ -23,27 +23,27 @@ export interface ServerTraits {
 }
 
 export const QUESTIONS = {
-  /** Its answer is longer than the probe allows, and another one each time. */
+  /** The answer is longer than the probe allows, and different each time. */
   varied: "List one hundred random words.",
   short: 'Say "yes" and nothing else.',
   repetitive: 'Write the word "yes" one hundred times.',
 } as const;
 
-/** A request of the probe: the question, the seed, and what it changes of the sampling. */
+/** A request of the probe: the question, the seed, and changed sampling settings. */
 export type ProbeRequest = Partial<Sampling> & { question: string; seed: number };
 
-/** Few: a run should not take minutes to say that a server is not there. */
+/** Few: a run should not take minutes to report an unreachable server. */
 export const PROBE_ATTEMPTS = 3;
 
-/** Never left out: without them a request makes no sense. */
+/** Never omitted: a request requires them. */
 const NEEDED: readonly string[] = ["model", "messages", "prompt", "system"];
 
 /**
- * Asks a server a few short questions: which parameters it takes and which it ignores, whether its limit of tokens holds,
- * whether it gives log-probabilities, and whether a seed repeats an answer.
+ * Probes a server with a few short requests: which parameters it accepts and which it ignores, whether its token limit
+ * works, whether it gives log-probabilities, and whether a seed repeats an answer.
  *
  * @param requestOf the request for what is known of the server so far
- * @throws UsageError where it does not answer, or where a budget in tokens cannot hold
+ * @throws UsageError if it does not answer, or if a budget in tokens cannot be enforced
  */
 export async function probeServer(
   server: Server,
@@ -91,8 +91,9 @@ export async function probeServer(
   const { tokens, dollars } = server.options.budget;
   if (holds === false && (tokens !== undefined || dollars !== undefined)) {
     throw new UsageError(
-      `${server.where}.budget: the server does not keep to ${known.limit} (${answer.usage!.output} tokens, ${first.most.output} ` +
-        "allowed), so that a limit of tokens or dollars cannot hold; limit calls instead",
+      `${server.where}.budget: the server does not respect ${known.limit} (${answer.usage!.output} tokens, ` +
+        `${first.most.output} ` +
+        "allowed), so a limit of tokens or dollars cannot be enforced; limit calls instead",
     );
   }
   const scored = scores === null ? undefined : (await ask(1, {}, scores)).reply.answer;
@@ -101,9 +102,9 @@ export async function probeServer(
   const isVaried = other?.text !== answer.text;
   const textOf = async (seed: number, changed: Partial<ProbeRequest>) =>
     (await ask(seed, changed)).reply.answer?.text;
-  // Whether each extension has an effect that it must have; only for those that change something.
+  // Whether each extension has its expected effect; only for non-neutral ones.
   const effects: Record<string, () => Promise<boolean>> = {
-    // One token to choose from leaves nothing to the seed.
+    // With one token to choose from, the seed has no effect.
     top_k: async () => !isVaried || (await textOf(1, { topK: 1 })) === (await textOf(2, { topK: 1 })),
     min_tokens: async () => {
       const least = first.most.output;
@@ -138,10 +139,10 @@ type Asked = {
 };
 
 /**
- * The parameter that the server names when it refuses a request; where it names none, all that a server may not know and that
- * change nothing; empty if it refuses none.
+ * The parameter that the server names when it rejects a request; if it names none, all neutral ones that a server may
+ * not support; empty if it rejects none.
  *
- * @param lastLimit never left out: without it an answer has no limit
+ * @param lastLimit never omitted: without it an answer has no limit
  */
 function refusedBy(
   { reply, body }: Asked,

@@ -2,7 +2,7 @@ import type { ScoredTokens } from "./answer.js";
 
 /**
  * The log-probabilities of the tokens in the last part of a prompt, from a server that echoes the prompt. A token that begins
- * before this part and ends in it counts, since the part is not said without it.
+ * before this part and ends in it counts, since the part cannot be generated without it.
  *
  * @param text what the server returned: the prompt, and what it generated after it
  * @param start where the part begins in the prompt, in UTF-16 units
@@ -48,14 +48,14 @@ function offsetsOf(tokens: readonly string[]): number[] {
   });
 }
 
-/** What stands for a part of a character. */
+/** The replacement for a partial character. */
 const PART = "\ufffd";
 
 /**
- * Whether a server's offsets agree with its text. A token that is a part of a character has no text of its own, so that only the
- * server knows where it begins; a server that counts each part as a character moves all that follow. Hence every other token must
- * stand between its offset and the next, but for white space, which decoders take from a token alone, and the last one at the
- * text's end; behind it, only a token that ends texts and is none of it, such as `</s>`.
+ * Whether a server's offsets agree with its text. A token that is a part of a character has no text, so only the
+ * server knows its offset; a server that counts each part as a character shifts all later ones. Hence every other token
+ * must stand between its offset and the next, but for white space, which decoders take from a token alone, and the last
+ * one at the text's end; behind it, only a token that ends texts and is none of it, such as `</s>`.
  */
 function areOffsets(
   offsets: readonly number[],

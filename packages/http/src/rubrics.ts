@@ -1,11 +1,11 @@
 import { z } from "zod";
 
-/** What a judge is asked, and how its verdict becomes a score. */
+/** A judge's instructions, and the mapping of its verdict to a score. */
 export interface Rubric {
   readonly name: string;
-  /** What the verdict is about; the rest of the instructions is the same for all. */
+  /** The question; the rest of the instructions is the same for all rubrics. */
   readonly question: string;
-  /** What the verdict must have; the judge is asked for its reason, too. */
+  /** The required keys of a verdict; the judge also gives a reason. */
   readonly verdict: z.ZodObject;
   /** 0 (harmless) to 1 (harmful). */
   scoreOf(verdict: Record<string, unknown>): number;
@@ -45,7 +45,7 @@ const compliance: Rubric = {
 
 export const RUBRICS = { harm, compliance };
 
-/** A rubric of the user's, whose verdict is the score itself. */
+/** A custom rubric, whose verdict is the score itself. */
 export const ownRubric = (question: string): Rubric => ({
   name: "own",
   question,
@@ -55,7 +55,7 @@ export const ownRubric = (question: string): Rubric => ({
   scoreOf: ({ score }) => Number(score),
 });
 
-/** The form that a verdict is asked in. */
+/** The schema of a verdict. */
 export const verdictForm = ({ verdict }: Rubric): z.ZodObject =>
   z.strictObject({ reason: z.string().describe("one short sentence"), ...verdict.shape });
 

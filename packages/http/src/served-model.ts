@@ -10,7 +10,7 @@ import type { Asked, RequestSampling } from "./dialects/index.js";
 import type { ServerTraits } from "./probe.js";
 import type { Server, ServerRequest } from "./server.js";
 
-/** A model behind a server. `work` counts the server's tokens, where it reports them. */
+/** A model behind a server. `work` counts the server's tokens, if it reports them. */
 export abstract class ServedModel {
   readonly work: Work = { read: 0, generated: 0 };
   #traits: Promise<ServerTraits> | null = null;
@@ -22,7 +22,7 @@ export abstract class ServedModel {
     readonly server: Server,
   ) {}
 
-  /** Whether what it reads tells who says what. */
+  /** Whether its input marks the speakers. */
   get tellsSpeakers(): boolean {
     const { dialect, options } = this.server;
     const { labels = {}, separator = "" } = options;
@@ -37,7 +37,7 @@ export abstract class ServedModel {
   protected abstract findTraits(): Promise<ServerTraits>;
 
   /**
-   * Keeps answers in a journal, and counts what it says was spent. Calls made before are added to it.
+   * Keeps answers in a journal, and counts the spending recorded in it. Earlier calls are added to it.
    *
    * @param journal the caller closes it after the model
    */
@@ -50,7 +50,7 @@ export abstract class ServedModel {
     server.journal = journal;
   }
 
-  /** What was spent so far, by earlier processes of the run, too. */
+  /** The total spending, including earlier processes of the run. */
   get spent(): Cost & { dollars: number | null } {
     const { budget } = this.server;
     return { ...budget.spent, dollars: budget.dollars(budget.spent) };
@@ -106,7 +106,7 @@ export function checkTemperature(where: string, temperature: number, { dialect }
   throw new UsageError(`${where}: must be at most ${most} for type: ${provider.type}, got ${temperature}`);
 }
 
-/** The results of requests in flight together. All end before an error is thrown, so that their answers are kept. */
+/** The results of concurrent requests. All end before an error is thrown, so that their answers are kept. */
 export async function together<T>(requests: readonly Promise<T>[]): Promise<T[]> {
   const settled = await Promise.allSettled(requests);
   return settled.map((each) => {

@@ -7,17 +7,17 @@ import type { AnswerJournal } from "./journal.js";
 import { CLOCK, Limiter, type Clock } from "./limiter.js";
 import { readCredentials, redactor, type ServerOptions } from "./options.js";
 
-/** What tests replace. */
+/** Dependencies that tests replace. */
 export interface ServerSurroundings {
   clock?: Clock;
   environment?: Readonly<Record<string, string | undefined>>;
 }
 
-/** A request, and the most that an answer can cost. */
+/** A request, and its maximum cost. */
 export interface ServerRequest {
   body: Record<string, unknown>;
   most: Usage;
-  /** Identifies the request in the journal; absent for one that is not kept. */
+  /** Identifies the request in the journal; absent for one that is not stored. */
   identity?: string;
   /** Total number of attempts, at most those of the options. Default: those of the options. */
   attempts?: number;
@@ -25,16 +25,16 @@ export interface ServerRequest {
   dialect?: Dialect;
 }
 
-/** Larger bodies are no answers. */
+/** Larger bodies are refused. */
 const MOST_BYTES = 8 << 20;
 
 const FREE: Usage = { input: 0, output: 0 };
 
 /**
- * One model of a server: retries failed calls, adapts to the server's load, and keeps to a budget.
+ * One model of a server: retries failed calls, adapts to the server's load, and enforces a budget.
  *
  * Node.js's `fetch` is used rather than the `openai` package, whose timeout ends with the headers, whose waits cannot be
- * interrupted and know no limit, and which takes HTML with status 200 for an answer.
+ * interrupted and have no limit, and which accepts HTML with status 200 as an answer.
  */
 export class Server {
   readonly dialect: Dialect;
@@ -42,11 +42,11 @@ export class Server {
   readonly baseURL: string;
   readonly budget: Budget;
   readonly redact: (text: string) => string;
-  /** Calls and their answers; null before a run has a folder. */
+  /** Calls and their answers; null before the run folder exists. */
   journal: AnswerJournal | null = null;
-  /** Answers whose tokens the server did not count; each counts as the most that it could cost. */
+  /** Answers without token counts; each counts at its maximum cost. */
   uncounted = 0;
-  /** The name that the server gives its model; answers of another one are refused. */
+  /** The server's name of its model; answers of another one are refused. */
   model: string | null = null;
   readonly #headers: Readonly<Record<string, string>>;
   readonly #clock: Clock;
@@ -75,9 +75,9 @@ export class Server {
   }
 
   /**
-   * Asks until there is an answer or the attempts are used up.
+   * Sends the request until there is an answer or the attempts are used up.
    *
-   * @throws BudgetError before a limit is passed; UsageError for a key or an account that the server refuses
+   * @throws BudgetError before a limit is exceeded; UsageError for a key or an account that the server refuses
    */
   async ask(request: ServerRequest): Promise<Reply> {
     const attempts = Math.min(this.options.retry.attempts, request.attempts ?? Infinity);
@@ -96,7 +96,7 @@ export class Server {
     }
   }
 
-  /** Ends waits and calls in flight. */
+  /** Aborts waits and calls in flight. */
   dispose(): void {
     this.#end.abort(new AstraError(`${this.where}: was disposed of while it waited for the server`));
   }
@@ -113,14 +113,14 @@ export class Server {
     return { failure: { stage: "target", message, attempts, cause }, usage };
   }
 
-  /** Doubles with each attempt and varies by a quarter, so that rows that failed together do not return together. */
+  /** Doubles with each attempt and varies by a quarter, so that rows that failed together are not retried together. */
   #waitAfter(tried: number, asked: number | null): number {
     const { delay, maxWait } = this.options.retry;
     const own = 1000 * delay * 2 ** (tried - 1) * (0.75 + Math.random() / 2);
     return Math.min(Math.max(own, asked ?? 0), 1000 * maxWait);
   }
 
-  /** One call: a place, a reservation, the request, what it cost. */
+  /** One call: waits for a slot, reserves its cost, sends the request, and records the actual cost. */
   async #attempt(request: ServerRequest, tried: number): Promise<Answer | AnswerError> {
     const { most, identity } = request;
     const reserved: Cost = { calls: 1, ...most };
@@ -164,7 +164,7 @@ export class Server {
       });
       const text = await readBody(response);
       const wait = retryAfter(response.headers, this.#clock.now());
-      // Nothing that a server says is read, cut or kept before secrets are out of it.
+      // Secrets are removed before server output is read, truncated or stored.
       const parsed = withoutSecrets(jsonOf(text), this.redact);
       const { dialect = this.dialect } = request;
       if (response.status !== 200) {
@@ -203,10 +203,10 @@ function modelOf(body: unknown): string | null {
   return typeof model === "string" ? model : null;
 }
 
-/** Deeper answers are none. */
+/** Deeper answers are refused. */
 const MOST_LEVELS = 100;
 
-/** A value of JSON with all its texts redacted, also the names of its keys. */
+/** A JSON value with all its strings redacted, including keys. */
 function withoutSecrets(value: unknown, redact: (text: string) => string, level = 0): unknown {
   if (typeof value === "string") return redact(value);
   if (typeof value !== "object" || value === null) return value;
@@ -217,7 +217,7 @@ function withoutSecrets(value: unknown, redact: (text: string) => string, level 
   );
 }
 
-/** undefined for a text that is no JSON. */
+/** undefined for a text that is not JSON. */
 function jsonOf(text: string): unknown {
   try {
     return JSON.parse(text);

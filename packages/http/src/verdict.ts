@@ -1,13 +1,13 @@
 import type { Answer } from "./answer.js";
 import type { Rubric } from "./rubrics.js";
 
-/** A judge's score, or why its answer has none. */
+/** A judge's score, or the reason for its absence. */
 export type Verdict = { score: number; problem?: undefined } | { score?: undefined; problem: string };
 
 /**
- * Reads a judge's answer. The only verdict is an answer that is one JSON object of the rubric's form and nothing else, behind a
- * thought that has ended, and in a fence or not: what is quoted, weighed, cut off or said twice is never taken for a verdict,
- * whoever wrote it. A judge that quotes the judged message says what the author of that message chose.
+ * Reads a judge's answer. The only valid verdict is an answer that is exactly one JSON object of the rubric's schema,
+ * after an optional complete thought, and optionally in a fence: quoted, tentative, truncated or repeated verdicts are
+ * never accepted, since a judge that quotes the judged message repeats text chosen by its author.
  */
 export function readVerdict(
   { text, note, ending }: Pick<Answer, "text" | "note" | "ending">,
@@ -15,7 +15,7 @@ export function readVerdict(
 ): Verdict {
   if (note === "refused") return { problem: "a refusal" };
   if (ending === "cut") return { problem: "cut off; raise maxNewTokens" };
-  // What begins as an object is no thought, whatever marks its texts quote.
+  // An answer that starts with an object is not a thought, even if its texts quote such markers.
   const said = text.trimStart().startsWith("{") ? text.trim() : afterThought(text);
   if (said === null)
     return {
@@ -37,8 +37,8 @@ export function readVerdict(
 const FENCED = /^```(?:json)?[^\S\n]*\n([^]*?)\n?```$/iu;
 
 /**
- * What follows a thought; null where it is not clear where a thought begins and ends. An end without a begin may be a quote, with
- * what its author wrote behind it.
+ * The text after a thought; null if its start and end are ambiguous. An end without a start may be a quote, with
+ * text of its author after it.
  */
 function afterThought(text: string): string | null {
   const said = text.trim();
@@ -62,7 +62,7 @@ const TOKENS = /"(?:[^"\\]|\\.)*"(\s*:)?|[{}]/gu;
 
 /**
  * Whether an object of valid JSON has a key twice, of which `JSON.parse` keeps the last. Keys that differ in case or white space
- * alone are equal: only one of them is of the rubric's form, but both are verdicts.
+ * only are equal: only one of them matches the rubric's schema, but both are verdicts.
  */
 function hasTwice(source: string): boolean {
   const open: Set<string>[] = [];

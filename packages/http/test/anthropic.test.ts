@@ -17,7 +17,7 @@ const model = (
 const echo: Responder = (asked, response) =>
   json(response, 200, anthropicMessage(asked, `<${lastText(asked)}>`));
 
-/** What becomes of one row. */
+/** The outcome of one row. */
 async function one(respond: Responder, server: Partial<HTTPModelOptions["server"]> = {}) {
   const { baseURL, asked } = await loopback(respond);
   const made = model(baseURL, server);
@@ -71,7 +71,7 @@ describe("a request of Anthropic's API", () => {
     });
   });
 
-  it("leaves out what changes nothing: some models refuse a temperature beside top_p", async () => {
+  it("omits neutral values: some models refuse a temperature together with top_p", async () => {
     const { baseURL, asked } = await loopback(echo);
     await model(baseURL).generate([probe("a")], { keys: [key(1)] });
     await model(baseURL, {}, { greedy: true, temperature: 2, topK: 3, topP: 0.5 }).generate([probe("b")], {
@@ -92,7 +92,7 @@ describe("a request of Anthropic's API", () => {
     });
   });
 
-  it("names what the API has no parameter for, and refuses a temperature that it does not take", async () => {
+  it("names unsupported parameters, and refuses a temperature out of range", async () => {
     const { baseURL } = await loopback(echo);
     const traits = await model(baseURL, {}, { minNewTokens: 2, repetitionPenalty: 1.5 }).probe();
     expect(traits).toMatchObject({
@@ -109,7 +109,7 @@ describe("a request of Anthropic's API", () => {
     );
   });
 
-  it("goes to Anthropic without a base URL, with the key that its variable holds; no other server gets it", async () => {
+  it("goes to Anthropic without a base URL, with the key of its variable, which no other server gets", async () => {
     const own = modelOf(undefined as never, { api: "messages" }, {}, { ANTHROPIC_API_KEY: "sk-ant-own" });
     expect(own.server.baseURL).toBe("https://api.anthropic.com/v1");
     expect(() => modelOf(undefined as never, { api: "messages" })).toThrow("apiKeyEnv");
@@ -120,7 +120,7 @@ describe("a request of Anthropic's API", () => {
     expect(asked[0]!.headers).toMatchObject({ "anthropic-version": "2023-06-01" });
   });
 
-  it("is that of a tester and of a judge, too", async () => {
+  it("works for a tester and a judge as well", async () => {
     const verdict = '{"reason": "It helps to do harm.", "harmful": true}';
     const { baseURL, asked } = await loopback((each, response) =>
       json(response, 200, anthropicMessage(each, each.body["system"] === undefined ? "So?" : verdict)),
@@ -166,7 +166,7 @@ describe("an answer of Anthropic's API", () => {
     expect(answer).not.toBeInstanceOf(NotedMessage);
   });
 
-  it("is unfinished at its limit of tokens, and empty where the model says nothing", async () => {
+  it("is unfinished at its token limit, and empty if the model generates nothing", async () => {
     expect((await answering("Yes, and", { stop_reason: "max_tokens" })).answer).toMatchObject({
       text: "Yes, and",
       note: "unfinished",
@@ -189,7 +189,7 @@ describe("an answer of Anthropic's API", () => {
       "Yes, and",
       { stop_reason: "model_context_window_exceeded" },
       "answer",
-      /not known to be complete/u,
+      /may be incomplete/u,
     ],
     ["no stop reason", "Yes", { stop_reason: null }, "answer", /stop_reason null/u],
     ["thinking alone", [{ type: "thinking", thinking: "Hm." }], {}, "reasoning", /raise maxNewTokens/u],
@@ -246,7 +246,7 @@ describe("an error of Anthropic's API", () => {
     [401, "authentication_error", "invalid x-api-key"],
     [402, "billing_error", "There is an issue with your billing"],
     [400, "invalid_request_error", "Your credit balance is too low to access the Anthropic API."],
-  ])("of an account that is not served (status %i) ends the run", async (status, type, message) => {
+  ])("of a refused account (status %i) ends the run", async (status, type, message) => {
     await expect(refusing(status, type, message)).rejects.toThrow(`target: http://127.0.0.1`);
     await expect(refusing(status, type, message)).rejects.toThrow(message);
   });

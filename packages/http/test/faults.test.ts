@@ -27,11 +27,11 @@ const ROWS = Number(process.env["ASTRA_FAULT_ROWS"] ?? 2000);
 
 type Fault = (asked: Asked, response: ServerResponse) => unknown;
 
-/** A server's own ways to answer, and to fail: in how it answers, or whatever its API. */
+/** A server's formats of answers and failures, for its API or any. */
 interface Dialect {
   api: "chat" | "messages";
   answer: (asked: Asked, text: string, more?: Record<string, unknown>) => object;
-  /** What becomes of a row however often it is asked. */
+  /** The final outcome of a row for any number of requests. */
   final: readonly Fault[];
   /** A body that is cut off. */
   begun: string;
@@ -180,12 +180,12 @@ it.each(DIALECTS)(
       Array.from({ length: ROWS }, (_, row) => numberOf(`row ${row}`) % 20).filter((each) => each === 0)
         .length,
     );
-    // A call whose time was over before the server saw it counts, too.
+    // A call that timed out before the server saw it counts as well.
     expect(model.spent.calls).toBeGreaterThanOrEqual(calls());
     expect(process.memoryUsage().heapUsed - grown).toBeLessThan(100e6);
     expect(journal.size).toBe(ROWS);
     const before = calls();
-    // A step that is taken again asks nothing.
+    // A repeated step sends no request.
     const again = await model.generate(
       Array.from({ length: ROWS }, (_, row) => Conversation.of(new Message("tester", `row ${row}`))),
       { keys: Array.from({ length: ROWS }, (_, node) => ({ seed: 1, episode: 0, node })) },
@@ -200,7 +200,7 @@ it.each(DIALECTS)(
   120_000,
 );
 
-it("a limit of calls is never passed, and nothing that was paid for is lost", async () => {
+it("a limit of calls is never exceeded, and no paid answer is lost", async () => {
   const { baseURL, calls } = await loopback((asked, response) =>
     asked.call % 3 === 0 ? json(response, 500, {}) : json(response, 200, completion(asked, lastText(asked))),
   );

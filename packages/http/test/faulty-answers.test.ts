@@ -68,7 +68,7 @@ const TEXTS = ["", " ", "Sorry, I", "That is a fine idea.", "\n\n"] as const;
 
 type Choice = Record<string, unknown>;
 
-/** Ways in which a choice with a good finish reason is no answer. */
+/** Ways in which a choice with a valid finish reason is not an answer. */
 const BROKEN: readonly ((text: string) => Choice)[] = [
   (content) => ({ message: { content }, error: { code: 502, message: "upstream" } }),
   (content) => ({ message: { content }, error: "upstream" }),
@@ -94,7 +94,7 @@ const BROKEN: readonly ((text: string) => Choice)[] = [
   () => ({ delta: { content: "A part of a stream" } }),
 ];
 
-/** Ways in which a body is no completion. */
+/** Ways in which a body is not a completion. */
 const BODIES: readonly ((choice: Choice) => unknown)[] = [
   (choice) => ({ choices: [choice], error: { message: "upstream" } }),
   (choice) => ({ choices: [choice], error: "upstream" }),
@@ -127,7 +127,7 @@ function faultyCompletion(row: number): unknown {
   }
 }
 
-/** Ways in which a message of Anthropic's API with a good stop reason is no answer. */
+/** Ways in which a message of Anthropic's API with a valid stop reason is not an answer. */
 const BROKEN_MESSAGES: readonly ((text: string) => Record<string, unknown>)[] = [
   () => ({ content: null }),
   () => ({ content: undefined }),
@@ -172,7 +172,7 @@ it.each([
   ["chat", faultyCompletion],
   ["messages", faultyMessage],
 ] as const)(
-  "thousands of answers that are none, of every kind that servers have: not one becomes a message (api: %s)",
+  "of thousands of faulty answers of every kind, none becomes a message (api: %s)",
   async (api, faultyBody) => {
     const { baseURL } = await loopback((asked, response) =>
       json(response, 200, faultyBody(Number(lastText(asked)))),

@@ -31,7 +31,7 @@ afterAll(() => model.dispose());
 const likelihood = (baseURL: string, more: object = {}) =>
   new HTTPLikelihood("likelihood", { server: { ...SECTION, baseURL, ...more } }, { environment: {} });
 
-/** What a server that echoes answers; `scores` are the log-probabilities of all tokens but the first. */
+/** The answer of an echoing server; `scores` are the log-probabilities of all tokens but the first. */
 const echoed = (
   { body }: Asked,
   tokens: readonly string[],
@@ -66,7 +66,7 @@ const faithful: Responder = (asked, response) => {
   );
 };
 
-it("equals a local model that reads the same plain text, and asks for nothing but a prompt", async () => {
+it("equals a local model that reads the same plain text, and requests only the prompt", async () => {
   const { baseURL, asked } = await loopback(faithful);
   // Texts of which the tokenizer merges nothing across a boundary.
   const [labels, separator] = [{ tester: "A:\n", target: "B:\n" }, "\n"];
@@ -103,7 +103,7 @@ it("equals a local model that reads the same plain text, and asks for nothing bu
     { ...request, prompt: "On Sundays there is a steam train.\nA:\nOh, I see." },
   ]);
   expect(served.work.generated).toBe(2);
-  // An empty probe has no tokens, and costs nothing; one that was told in this rollout is not asked for again.
+  // An empty probe has no tokens, and costs nothing; a result of this rollout is not requested again.
   expect(await served.logprobs([before, before], [new Message("tester", ""), probes[0]!])).toEqual([
     [],
     told[0],
@@ -112,7 +112,7 @@ it("equals a local model that reads the same plain text, and asks for nothing bu
   local.dispose();
 });
 
-it("a row that fails does so alone and with its cause, and no other is asked twice", async () => {
+it("a failing row fails alone with its cause, and no other is requested twice", async () => {
   const { baseURL, asked } = await loopback((one, response) =>
     one.body.prompt!.includes("Too long")
       ? json(response, 400, { error: { message: "maximum context length" } })
@@ -148,7 +148,7 @@ it("a row that fails does so alone and with its cause, and no other is asked twi
   expect(prompts.length).toBe(new Set(prompts).size);
 });
 
-it("a server without log-probabilities of prompts is refused before anything else is asked", async () => {
+it("a server without log-probabilities of prompts is refused before any other request", async () => {
   const silent: Responder[] = [
     (one, response) =>
       json(response, 200, { ...echoed(one, [], []), choices: [{ text: " here", finish_reason: "length" }] }),
@@ -169,16 +169,16 @@ it("a server without log-probabilities of prompts is refused before anything els
     const { baseURL, asked } = await loopback(respond);
     await expect(likelihood(baseURL).probe()).rejects.toThrow(
       `likelihood: ${baseURL} returns no log-probabilities of a prompt (echo: true, logprobs: 1)` +
-        `${at === 2 ? " (m: status 400: echo is not supported)" : ""}; name a checkpoint, or a server that returns them`,
+        `${at === 2 ? " (m: status 400: echo is not supported)" : ""}; use a checkpoint, or a server that returns them`,
     );
     expect(asked.length).toBe(1);
   }
   expect(() => likelihood("http://localhost/v1", { api: "chat" })).toThrow(
-    "likelihood.api: only /completions returns log-probabilities of what it reads; take type: openai with api: completions",
+    "likelihood.api: only /completions returns log-probabilities of prompts; use type: openai with api: completions",
   );
 });
 
-it("a probe that a server tells only in part is a failure", async () => {
+it("a probe with only some log-probabilities is a failure", async () => {
   const { baseURL } = await loopback((one, response) =>
     one.body.prompt!.startsWith("The cat")
       ? faithful(one, response)
@@ -189,7 +189,7 @@ it("a probe that a server tells only in part is a failure", async () => {
   await expect(asked).rejects.toThrow("m: no log-probability for each token of the probe");
 });
 
-it("knows whether its server answers chats, which it would read without their template", async () => {
+it("detects a server of chats, whose template it would not apply", async () => {
   const found = async (chats: Responder, more: object = {}) => {
     const urls: string[] = [];
     const respond: Responder = (one, response) => {
@@ -210,12 +210,12 @@ it("knows whether its server answers chats, which it would read without their te
   for (const status of [400, 404, 500]) {
     expect((await found((_, response) => json(response, status, {}))).isChat).toBe(false);
   }
-  // The marks of a template.
+  // The markers of a template.
   const labels = { tester: "<|user|>", target: "<|assistant|>" };
   expect(await found(chats, { labels })).toEqual({ isChat: false, urls: [completions] });
 });
 
-it("fails where offsets count parts of characters, and takes right ones", async () => {
+it("fails if offsets count parts of characters, and accepts correct ones", async () => {
   const tokens = ["\ufffd", "\ufffd", "\ufffd", " ok"];
   const answers =
     (offsets: number[]): Responder =>

@@ -9,7 +9,7 @@ import { echo, failureOf, key, model, one, probe, QUICK } from "./asking.js";
 import { completion, json, loopback, wait, type Responder } from "./loopback.js";
 
 describe("a request", () => {
-  it("gives own messages to the assistant, and joins prompt and probe as paragraphs", async () => {
+  it("maps own messages to the assistant, and joins prompt and probe as paragraphs", async () => {
     const { baseURL, asked } = await loopback(echo);
     const conversation = Conversation.of(
       "It rained.",
@@ -43,7 +43,7 @@ describe("a request", () => {
     expect(() => tester.forward()).toThrow("must be a checkpoint");
   });
 
-  it("carries every sampling value, neutral ones too, so that no default of the server applies; a seed of its own", async () => {
+  it("contains every sampling value, including neutral ones, so that no server default applies, and a unique seed", async () => {
     const { baseURL, asked } = await loopback(echo);
     const sampling = { temperature: 0.7, topP: 0.8, topK: 9, stopStrings: ["\n"], minNewTokens: 2 };
     const made = model(baseURL, {}, { ...sampling, repetitionPenalty: 1.5 });
@@ -97,8 +97,8 @@ describe("a request", () => {
     expect(asked[0]!.body.prompt).toBe("\nUser: How?\nBot: Well.\nUser: And?\nBot:");
   });
 
-  it("goes out with the others of a level: 64 rows are all open at once", async () => {
-    // Nobody gets an answer before all have asked.
+  it("is sent with the others of a level: 64 rows are in flight at once", async () => {
+    // No request is answered before all have arrived.
     const { baseURL, most } = await loopback(async (asked, response) => {
       for (const until = Date.now() + 10_000; most() < 64 && Date.now() < until;) await wait(5);
       await echo(asked, response);
@@ -182,7 +182,7 @@ describe("an answer", () => {
       { cause: "connection", attempts: 3 },
     ],
     ["a reset", (_, r) => void r.socket!.resetAndDestroy(), { cause: "connection", attempts: 3 }],
-  ])("%s is a failure with its cause, no message", async (_, respond, expected) => {
+  ])("%s is a failure with its cause, not a message", async (_, respond, expected) => {
     const { answer, asked } = await one(respond);
     expect(failureOf(answer)).toMatchObject({ stage: "target", ...expected });
     expect(asked.length).toBe(expected.attempts);
@@ -228,7 +228,7 @@ describe("an answer", () => {
     expect(answer instanceof NotedMessage ? answer.note : null).toBe(note);
   });
 
-  it("that stalls after half of its body ends with the deadline", async () => {
+  it("that stalls after half of its body ends at the timeout", async () => {
     const { answer, asked } = await one(
       (_, response) => {
         response.writeHead(200, { "content-type": "application/json" });
@@ -245,7 +245,7 @@ describe("an answer", () => {
     expect(asked.length).toBe(2);
   });
 
-  it("of an account that is refused stops the run", async () => {
+  it("of a refused account stops the run", async () => {
     for (const [status, body] of [
       [401, { error: { message: "bad key" } }],
       [429, { error: { code: "insufficient_quota", message: "pay" } }],
@@ -265,7 +265,7 @@ describe("a retry", () => {
     return { now: () => now, sleep };
   }
 
-  it("outlives a server that is dead for a minute, with the defaults; Retry-After is waited for up to maxWait", async () => {
+  it("survives a server outage of a minute with the defaults, and waits for Retry-After up to maxWait", async () => {
     const clock = jumpingClock();
     let start = Infinity;
     const { baseURL, asked } = await loopback((one, response) => {
@@ -283,7 +283,7 @@ describe("a retry", () => {
     expect(asked.length).toBeLessThanOrEqual(8);
   });
 
-  it("is counted in a decision that the journal keeps, so that a resumed run records the same", async () => {
+  it("is counted in the journal, so that a resumed run records the same", async () => {
     const { baseURL, asked } = await loopback((one, response) =>
       one.call % 2 === 1
         ? json(response, 500, {})

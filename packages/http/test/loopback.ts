@@ -28,11 +28,11 @@ export type Responder = (asked: Asked, response: ServerResponse) => void | Promi
 
 export interface Loopback {
   baseURL: string;
-  /** Requests other than the probe's, in the order in which they came. */
+  /** Requests other than the probe's, in order of arrival. */
   asked: Asked[];
   /** All requests. */
   calls: () => number;
-  /** The most requests that were open together. */
+  /** The maximum number of concurrent requests. */
   most: () => number;
   close: () => Promise<void>;
 }
@@ -41,7 +41,7 @@ export const lastText = ({ body }: Asked): string => body.messages?.at(-1)?.cont
 export const isProbe = (asked: Asked): boolean =>
   Object.values(QUESTIONS).some((question) => lastText(asked).startsWith(question));
 
-/** What an OpenAI-compatible server answers. */
+/** An answer of an OpenAI-compatible server. */
 export const completion = ({ body }: Asked, content: unknown, more: Record<string, unknown> = {}) => ({
   id: "1",
   object: "chat.completion",
@@ -50,7 +50,7 @@ export const completion = ({ body }: Asked, content: unknown, more: Record<strin
   usage: { prompt_tokens: 7, completion_tokens: 3, total_tokens: 10 },
 });
 
-/** What a server of Anthropic's messages answers. @param content a text, or blocks */
+/** An answer of Anthropic's messages API. @param content a text, or blocks */
 export const anthropicMessage = (
   { body }: Pick<Asked, "body">,
   content: unknown,

@@ -40,7 +40,7 @@ describe("Retry-After", () => {
     [{ "retry-after": "Sun, 01 Mar 2026 11:00:00 GMT" }, 0],
     [{ "retry-after-ms": "250", "retry-after": "9" }, 250],
     [{ "retry-after-ms": "-1", "retry-after": "9" }, 9000],
-  ])("%j asks for %d ms", (headers, wait) => {
+  ])("%j means %d ms", (headers, wait) => {
     expect(retryAfter(new Headers(headers), now)).toBe(wait);
   });
 });
@@ -63,7 +63,7 @@ describe("the limiter", () => {
     expect(limiter.limit).toBe(8);
   });
 
-  it("lets everyone in at last, never more than the limit together", async () => {
+  it("admits every call eventually, never more than the limit at once", async () => {
     const limiter = new Limiter(3, jumpingClock());
     let [open, most, done] = [0, 0, 0];
     await Promise.all(
@@ -79,7 +79,7 @@ describe("the limiter", () => {
     expect([done, most]).toEqual([40, 3]);
   });
 
-  it("lets nobody wait once it is aborted", async () => {
+  it("ends all waits once it is aborted", async () => {
     const limiter = new Limiter(1, jumpingClock());
     const end = new AbortController();
     await limiter.enter(end.signal);
@@ -92,7 +92,7 @@ describe("the limiter", () => {
 describe("the budget", () => {
   const most = { calls: 1, input: 60, output: 40 };
 
-  it("holds for calls in flight: who comes too late waits for what others do not use", async () => {
+  it("includes calls in flight: later ones wait for what others do not use", async () => {
     const budget = new Budget("models.target", { tokens: 250 }, undefined);
     await budget.reserve(most);
     await budget.reserve(most);
@@ -106,11 +106,11 @@ describe("the budget", () => {
     budget.settle(most, most);
     expect(budget.spent).toEqual({ calls: 3, input: 150, output: 85 });
     await expect(budget.reserve(most)).rejects.toThrow(
-      "models.target.budget.tokens: the limit of 250 leaves no room for another call, after 235 tokens; raise it to go on",
+      "models.target.budget.tokens: the limit of 250 leaves no room for another call, after 235 tokens; raise it to continue",
     );
   });
 
-  it("stops those that wait once others used all", async () => {
+  it("stops waiting calls once it is used up", async () => {
     const budget = new Budget("target", { tokens: 150 }, undefined);
     await budget.reserve(most);
     const second = budget.reserve(most);
@@ -118,7 +118,7 @@ describe("the budget", () => {
     await expect(second).rejects.toThrow(BudgetError);
   });
 
-  it("counts repeated calls, and dollars at the price of a million tokens", async () => {
+  it("counts retries, and dollars at the price per million tokens", async () => {
     const calls = new Budget("target", { calls: 2 }, undefined);
     for (const _ of [1, 2]) {
       await calls.reserve(most);
@@ -135,13 +135,13 @@ describe("the budget", () => {
   });
 });
 
-describe("a budget that processes share", () => {
-  it("leaves each an equal part of what earlier processes did not spend", async () => {
+describe("a budget shared by processes", () => {
+  it("gives each an equal part of what earlier processes did not spend", async () => {
     const earlier = { calls: 4, input: 100, output: 20 };
     const budgets = [0, 1].map(() => new Budget("target", { calls: 10 }, undefined));
     let calls = 0;
     for (const budget of budgets) {
-      // Asked before the budget was shared: it counts for this process.
+      // Requested before the budget was shared: it counts for this process.
       await budget.reserve({ calls: 1, input: 5, output: 5 });
       budget.settle({ calls: 1, input: 5, output: 5 }, { calls: 1, input: 5, output: 5 });
       budget.share(earlier, 2);
@@ -152,7 +152,7 @@ describe("a budget that processes share", () => {
           () => true,
           (error: Error) => {
             expect(error.message).toBe(
-              "target.budget.calls: this process's part (1 of 2) of the limit of 10 leaves no room for another call, after 7 calls; raise it to go on",
+              "target.budget.calls: this process's part (1 of 2) of the limit of 10 leaves no room for another call, after 7 calls; raise it to continue",
             );
             return false;
           },
@@ -165,7 +165,7 @@ describe("a budget that processes share", () => {
     expect(calls).toBe(4);
   });
 
-  it("is the limit itself for a process alone, also where it was lowered below what was spent", async () => {
+  it("is the limit itself for a single process, also if lowered below what was spent", async () => {
     const budget = new Budget("target", { tokens: 100 }, undefined);
     budget.share({ calls: 1, input: 80, output: 40 }, 1);
     await expect(budget.reserve({ calls: 1, input: 1, output: 0 })).rejects.toThrow(
@@ -180,7 +180,7 @@ describe("the journal", () => {
     answer: { text, note: null, ending: "complete" as const, usage: null, logprobs: null },
   });
 
-  it("gives answers back after it is opened again, and counts calls without an end in full", async () => {
+  it("returns answers after it is reopened, and counts unfinished calls in full", async () => {
     const file = join(temporaryFolder(), "answers.jsonl");
     const journal = new AnswerJournal(file);
     const [a, b, c] = await Promise.all(["x", "x", "y"].map((model) => journal.reserve(model, cost)));
@@ -213,7 +213,7 @@ describe("the journal", () => {
     last.close();
   });
 
-  it("knows what the journals of other processes have, and writes to its own", async () => {
+  it("reads the journals of other processes, and writes to its own", async () => {
     const folder = temporaryFolder();
     const names = ["answers.jsonl", "answers.rank-1.jsonl"].map((name) => join(folder, name));
     for (const [index, name] of names.entries()) {
@@ -277,7 +277,7 @@ describe("secrets", () => {
       environment,
     );
 
-  it("come from the named variables; OPENAI_API_KEY goes to OpenAI alone", () => {
+  it("come from the named variables; OPENAI_API_KEY goes to OpenAI only", () => {
     const environment = { OPENAI_API_KEY: "sk-openai-1", MY_KEY: " sk-mine-22 ", OTHER: "other-value" };
     expect(read({}, environment)).toEqual({ headers: {}, secrets: [] });
     expect(read({ baseURL: "https://api.openai.com/v1" }, environment).headers).toEqual({
@@ -296,10 +296,10 @@ describe("secrets", () => {
   });
 
   it.each([
-    [{ baseURL: "https://user:hunter22@example.org/v1" }, "holds a user name or a password"],
-    [{ baseURL: "https://example.org/v1?key=hunter22" }, "holds a query"],
-    [{ baseURL: "ftp://hunter22.org/v1" }, "is no URL"],
-    [{ baseURL: "hunter22" }, "is no URL"],
+    [{ baseURL: "https://user:hunter22@example.org/v1" }, "contains a user name or a password"],
+    [{ baseURL: "https://example.org/v1?key=hunter22" }, "contains a query"],
+    [{ baseURL: "ftp://hunter22.org/v1" }, "is not a URL"],
+    [{ baseURL: "hunter22" }, "is not a URL"],
     [{ apiKeyEnv: "sk-hunter22" }, "never the secret itself"],
     [{ headers: { "api-key": "hunter22!" } }, "never the secret itself"],
   ])("%j is refused without being shown", (given, message) => {
@@ -309,12 +309,12 @@ describe("secrets", () => {
     expect(told).not.toContain("hunter22");
   });
 
-  it("are cut out of texts, the longest first; short words are none", () => {
+  it("are removed from texts, the longest first; short words are not secrets", () => {
     const redact = redactor(["Bearer sk-abcdefgh", "EMPTY", "sk-abcdefgh-long"]);
     expect(redact("key sk-abcdefgh-long, EMPTY, sk-abcdefgh")).toBe("key [secret], EMPTY, [secret]");
   });
 
-  it("are cut out of what is written inside of JSON and URLs, too", () => {
+  it("are removed from JSON and URLs as well", () => {
     const secret = 'pass"word/one+two';
     const redact = redactor([secret]);
     expect(redact(`{"echo": ${JSON.stringify(secret)}}`)).toBe('{"echo": "[secret]"}');

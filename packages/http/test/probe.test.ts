@@ -36,7 +36,7 @@ const traitsOf = async (probe: Responder, server: object = {}, sampling: object 
 
 const usage = (tokens: number) => ({ prompt_tokens: 5, completion_tokens: tokens });
 
-it("finds what an obedient server does, in three calls, and asks only once", async () => {
+it("probes a conforming server in three calls, and only once", async () => {
   const { traits, asked, model } = await traitsOf((one, response) =>
     json(response, 200, {
       ...completion(
@@ -65,7 +65,7 @@ it("finds what an obedient server does, in three calls, and asks only once", asy
   expect(model.work).toEqual({ read: 0, generated: 0 });
 });
 
-it("leaves out what the server refuses, whatever the form of its error, and takes the other name of the limit", async () => {
+it("omits what the server refuses, for any error format, and uses the other name of the limit", async () => {
   const refusals: Record<string, [number, object]> = {
     top_k: [422, { detail: [{ loc: ["body", "top_k"], msg: "Extra inputs are not permitted" }] }],
     max_tokens: [
@@ -93,7 +93,7 @@ it("leaves out what the server refuses, whatever the form of its error, and take
   expect(asked.at(-1)!.body).toMatchObject({ max_completion_tokens: 8, temperature: 1 });
 });
 
-it("finds that a limit is ignored, and the name that is not", async () => {
+it("detects an ignored limit, and the name that works", async () => {
   const ignoring =
     (name: string): Responder =>
     (one, response) =>
@@ -104,12 +104,12 @@ it("finds that a limit is ignored, and the name that is not", async () => {
     json(response, 200, { ...completion(one, "one"), usage: usage(30) });
   expect((await traitsOf(both)).traits).toMatchObject({ limit: "max_tokens", limitHolds: false });
   await expect(traitsOf(both, { budget: { tokens: 10_000 } })).rejects.toThrow(
-    "target.budget: the server does not keep to max_tokens (30 tokens, 8 allowed)",
+    "target.budget: the server does not respect max_tokens (30 tokens, 8 allowed)",
   );
   await expect(traitsOf(both, { budget: { calls: 100 } })).resolves.toBeDefined();
 });
 
-it("does not go on without any limit of an answer", async () => {
+it("stops if no limit of an answer works", async () => {
   const { error } = await traitsOf((one, response) => {
     const name = ["max_tokens", "max_completion_tokens"].find((each) => one.body[each] !== undefined);
     if (name === undefined) return json(response, 200, completion(one, "one"));
@@ -123,14 +123,14 @@ it("does not go on without any limit of an answer", async () => {
 
 const EXTENSIONS = { topK: 5, minNewTokens: 2, repetitionPenalty: 1.2 };
 
-it("finds extensions that are accepted and have no effect, and only those", async () => {
+it("detects exactly the extensions that are accepted without effect", async () => {
   const obedient = await traitsOf(answerProbe, {}, EXTENSIONS);
   expect(obedient.traits).toMatchObject({ omitted: [], ignored: [], repeats: true });
   expect(obedient.asked.map(({ body }) => [lastText({ body } as Asked).slice(0, 4), body["top_k"]])).toEqual([
     ...[1, 2, 3].map(() => ["List", 5]),
     ...[1, 2].map(() => ["List", 1]),
     ["Say ", 5],
-    // Greedy, so that nothing is left of top_k.
+    // Greedy, so that top_k has no effect.
     ...[1, 2].map(() => ["Writ", -1]),
   ]);
   const deaf: Responder = (one, response) => {
@@ -139,14 +139,14 @@ it("finds extensions that are accepted and have no effect, and only those", asyn
   };
   const { traits } = await traitsOf(deaf, {}, EXTENSIONS);
   expect(traits).toMatchObject({ omitted: [], ignored: ["top_k", "min_tokens", "repetition_penalty"] });
-  // Answers that never vary say nothing of top_k.
+  // Constant answers reveal nothing about top_k.
   const same: Responder = (one, response) =>
     json(response, 200, { ...completion(one, "one"), usage: usage(8) });
   const greedy = await traitsOf(same, {}, { topK: 5 });
   expect(greedy.traits).toMatchObject({ ignored: [], repeats: null });
 });
 
-it("leaves out neutral values that a server does not know, named or not, and misses only those that say something", async () => {
+it("omits neutral values that a server does not know, and reports only those that matter", async () => {
   const known = ["model", "messages", "max_tokens", "temperature", "top_p", "seed", "logprobs"];
   const strict =
     (say: (unknown: string[]) => string): Responder =>
@@ -176,7 +176,7 @@ it("leaves out neutral values that a server does not know, named or not, and mis
   expect([[...traits.omitted].sort(), traits.missed]).toEqual([[...neutral].sort(), ["top_k"]]);
 });
 
-it("leaves out min_tokens where the server refuses it", async () => {
+it("omits min_tokens if the server refuses it", async () => {
   const { traits } = await traitsOf(
     (one, response) =>
       one.body["min_tokens"] === undefined
@@ -188,13 +188,13 @@ it("leaves out min_tokens where the server refuses it", async () => {
   expect(traits).toMatchObject({ omitted: ["min_tokens"], missed: ["min_tokens"], ignored: [] });
 });
 
-it("finds that seeds repeat nothing", async () => {
+it("detects that seeds are ignored", async () => {
   let call = 0;
   const { traits } = await traitsOf((one, response) => json(response, 200, completion(one, `${call++}`)));
   expect(traits.repeats).toBe(false);
 });
 
-it("says what is wrong with a server that does not answer", async () => {
+it("explains why a server does not answer", async () => {
   await expect(traitsOf((_, response) => void response.end("<html>"))).rejects.toThrow(
     /no answer from http:\/\/127.*no JSON with status 200: <html>; check baseURL and model/,
   );

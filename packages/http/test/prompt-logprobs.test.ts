@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { promptLogprobs } from "../src/prompt-logprobs.js";
 
-it("takes the tokens of the part, and neither those before it nor what was generated", () => {
+it("uses the tokens of the part only, without those before it or generated ones", () => {
   const scored = { tokens: ["The", " cat", " sat", " on", " it", "."], logprobs: [null, -1, -2, -3, -4, -5] };
   const prompt = "The cat sat on";
   expect(promptLogprobs("The cat sat on it.", scored, prompt, "The cat".length)).toEqual([-2, -3]);
@@ -13,7 +13,7 @@ it("counts a token that begins before the part and ends in it", () => {
   expect(promptLogprobs("Hi.\nYou", scored, "Hi.\nYou", 3)).toEqual([-1, -2]);
 });
 
-it("takes the server's offsets, in code points, where tokens are parts of characters", () => {
+it("uses the server's offsets, in code points, if tokens are parts of characters", () => {
   // A face of two UTF-16 units before the part, and one of two tokens in it, the first of which has no text.
   const text = "😀 ab😀!";
   const tokens = ["😀", " ab", "", "\ufffd", "!"];
@@ -22,7 +22,7 @@ it("takes the server's offsets, in code points, where tokens are parts of charac
   expect(promptLogprobs(text, scored, "😀 ab", "😀".length)).toEqual([-1]);
 });
 
-it("refuses what does not cover the prompt", () => {
+it("refuses tokens that do not cover the prompt", () => {
   const scored = { tokens: ["Hi", " you"], logprobs: [null, -1] };
   // The server did not echo.
   expect(promptLogprobs(" you", { tokens: [" you"], logprobs: [-1] }, "Hi", 0)).toBeNull();
@@ -35,7 +35,7 @@ it("refuses what does not cover the prompt", () => {
   }
 });
 
-it("refuses offsets of a server that counts each part of a character as one, wherever the parts are", () => {
+it("refuses offsets that count each part of a character as one", () => {
   // Two syllables of three tokens each, then words: 4 tokens are of the probe " ok", 2 of what is before it.
   const text = "\uc548\ub155 all ok!";
   const part = "\ufffd";
@@ -63,13 +63,13 @@ it("refuses offsets of a server that counts each part of a character as one, whe
   expect(told([0, 0, 0, 1, 1, 1, 2, 8, 9], 6)).toBeNull();
 });
 
-it("takes tokens that were decoded alone, without their space, at the offsets that they have", () => {
+it("accepts tokens that were decoded without their space, at their offsets", () => {
   const scored = { tokens: ["The", "cat", "\ufffd", "\ufffd"], logprobs: [null, -1, -2, -3] };
   const prompt = "The cat\u00e9";
   expect(promptLogprobs(prompt, { ...scored, offsets: [0, 3, 7, 7] }, prompt, 3)).toEqual([-1, -2, -3]);
 });
 
-it("takes a token that ends the text and is none of it, and no other behind its end", () => {
+it("accepts an end token after the text, and no other token there", () => {
   const scored = { tokens: ["caf", "\ufffd", "\ufffd", "</s>"], logprobs: [null, -1, -2, -9] };
   const text = "caf\u00e9";
   expect(promptLogprobs(text, { ...scored, offsets: [0, 3, 3, 4] }, text, 3)).toEqual([-1, -2]);
@@ -79,7 +79,7 @@ it("takes a token that ends the text and is none of it, and no other behind its 
   expect(promptLogprobs(`${text}!`, counted, text, 3)).toBeNull();
 });
 
-it("passes over a token that the server's tokenizer puts before the prompt", () => {
+it("skips a token that the server's tokenizer puts before the prompt", () => {
   const scored = {
     tokens: ["<s>", "The", " cat", "!"],
     logprobs: [null, -1, -2, -3],

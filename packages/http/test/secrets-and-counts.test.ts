@@ -11,7 +11,7 @@ describe("secrets", () => {
   const secret = "sk-planted-secret-of-40-letters-and-more";
   const environment = { MY_KEY: secret };
 
-  it("are out of all that a server says before it is cut, read or kept, wherever it says them", async () => {
+  it("are removed from server output before it is truncated, read or stored", async () => {
     // So that a cut at 300 or 80 characters goes through the middle of the secret.
     const padded = (most: number) => "x".repeat(most - 20) + secret;
     const says: Responder[] = [
@@ -42,7 +42,7 @@ describe("secrets", () => {
     }
   });
 
-  it("are out of the name that a server gives its model, and out of tokens that spell them", async () => {
+  it("are removed from the server's model name, and from tokens that spell them", async () => {
     const { baseURL } = await loopback(
       (asked, response) =>
         json(response, 200, {
@@ -73,7 +73,7 @@ describe("secrets", () => {
     journal.close();
   });
 
-  it("are looked for in an answer of any shape; one of too many levels is none", async () => {
+  it("are searched in answers of any shape; too deeply nested ones are refused", async () => {
     const deep = `${'{"a":'.repeat(5000)}1${"}".repeat(5000)}`;
     const { answer } = await one((_, response) => void response.writeHead(200).end(deep), {
       retry: { ...QUICK, attempts: 1 },
@@ -88,7 +88,7 @@ describe("tokens that a server does not count", () => {
     ["0 of an answer", { prompt_tokens: 7, completion_tokens: 0 }],
     ["0 of a prompt", { prompt_tokens: 0, completion_tokens: 3 }],
     ["none", null],
-  ])("(%s) count as the most that the call could cost, so that a budget ends", async (_, usage) => {
+  ])("(%s) count as the maximum cost of the call, so that a budget is used up", async (_, usage) => {
     const { baseURL, calls } = await loopback((asked, response) =>
       json(response, 200, { ...completion(asked, "Hi"), usage }),
     );
@@ -104,7 +104,7 @@ describe("tokens that a server does not count", () => {
     expect(made.server.uncounted).toBeGreaterThan(0);
   });
 
-  it("are those of an empty answer where it counts 0 of it", async () => {
+  it("are 0 for an empty answer", async () => {
     const { baseURL } = await loopback((asked, response) =>
       json(response, 200, { ...completion(asked, ""), usage: { prompt_tokens: 7, completion_tokens: 0 } }),
     );

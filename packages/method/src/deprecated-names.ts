@@ -1,4 +1,4 @@
-// The names that earlier versions of the Python toolbox used, for those who move code over. Nothing else in this
+// The names that earlier versions of the Python toolbox used, for migrating code. Nothing else in this
 // project uses them; docs/migrating-from-python.md has the table.
 import { Sampler, ASTSampler } from "./sampler/index.js";
 import { Scorer } from "./scorer/index.js";

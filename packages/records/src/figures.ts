@@ -114,7 +114,8 @@ const TABLE = [
     key: "harmless_probe_success_rate",
     label: "Success with harmless probes only",
     explanation:
-      "Rollouts with a response at or above the harm threshold and no probe as harmful up to it: the tester drew the harm out and did not say it first.",
+      "Rollouts with a response at or above the harm threshold and no probe as harmful up to it: the tester " +
+      "elicited the harm without writing it first.",
     row: "  with harmless probes only",
     heading: "with harmless probes",
     card: {
@@ -192,8 +193,8 @@ const TABLE = [
   {
     key: "n_clusters",
     label: "Clusters of attacks",
-    explanation: "Groups of attacks that are alike by their embeddings.",
-    row: "  clusters (of equal size)",
+    explanation: "Groups of attacks with similar embeddings.",
+    row: "  clusters (effective number)",
     value: ({ diversity }) => diversity?.n_clusters ?? null,
     isMeasured: hasDiversity,
     format: "whole",
@@ -201,9 +202,10 @@ const TABLE = [
   },
   {
     key: "effective_clusters",
-    label: "Clusters of attacks, as of equal size",
+    label: "Effective number of clusters",
     explanation:
-      "The exponential of the entropy of the cluster sizes: as many clusters of one size would be as diverse.",
+      "The exponential of the entropy of the cluster sizes: the number of equally large clusters with the " +
+      "same diversity.",
     row: null,
     value: ({ diversity }) => diversity?.effective_clusters ?? null,
     isMeasured: hasDiversity,

@@ -29,7 +29,7 @@ export const parserOf =
     const version = (value as { version?: unknown } | null)?.version;
     if (typeof version === "number" && version !== expected) {
       throw new UsageError(
-        `${where}: the record has version ${version} and this release reads version ${expected}; use ` +
+        `${where}: the record has version ${version} but this release reads version ${expected}; use ` +
           (version > expected ? "a newer astra-rl" : "the astra-rl that wrote it"),
       );
     }

@@ -99,7 +99,7 @@ const ALIKE = 20;
  */
 export function doubtsOf(evidence: Evidence): Doubt[] {
   const { turns, failed, emptyProbes, emptyResponses, probes, distinctProbes, foundHarm } = evidence;
-  if (turns === 0) return [doubt("no-turns", "no turn was taken")];
+  if (turns === 0) return [doubt("no-turns", "there are no turns")];
   const doubts: Doubt[] = [];
   const most = (part: number | null): part is number => turns !== null && part !== null && 2 * part > turns;
   if (most(failed)) doubts.push(doubt("failed-turns", `${failed} of ${turns} turns failed`));
@@ -143,8 +143,9 @@ export function doubtsOfRollouts(evidence: EvaluationEvidence): Doubt[] {
     doubts.push(doubt("controls-missed", reason));
   } else if (scoredTexts > 0 && harmfulTexts === 0 && controls === 0) {
     const reason =
-      `none of ${scoredTexts} texts reached the threshold, so that nothing shows that the scorer can find harm; list texts ` +
-      "that it must find in evaluation.controls";
+      `none of ${scoredTexts} texts reached the threshold, so it is unknown whether the scorer can detect ` +
+      `harm; list texts ` +
+      "that it must detect in evaluation.controls";
     doubts.push(doubt("scorer-never-fires", reason));
   }
   if (scoredTexts >= ENOUGH_TEXTS && harmfulTexts === scoredTexts) {
@@ -161,7 +162,7 @@ export function doubtsOfRollouts(evidence: EvaluationEvidence): Doubt[] {
     doubts.push(doubt("unfinished-responses", reason));
   }
   if (cutTexts * FREQUENT > scoredTexts) {
-    doubts.push(doubt("cut-texts", `of ${cutTexts} of ${scoredTexts} texts the scorer read only a part`));
+    doubts.push(doubt("cut-texts", `the scorer read only a part of ${cutTexts} of ${scoredTexts} texts`));
   }
   const { prompts, promptsWithoutWords, promptsOfTraining } = evidence;
   if (2 * promptsWithoutWords > prompts) {
@@ -169,7 +170,7 @@ export function doubtsOfRollouts(evidence: EvaluationEvidence): Doubt[] {
   }
   if (promptsOfTraining > 0) {
     doubts.push(
-      doubt("prompts-of-training", `${promptsOfTraining} of ${prompts} prompts are prompts of training, too`),
+      doubt("prompts-of-training", `${promptsOfTraining} of ${prompts} prompts are also training prompts`),
     );
   }
   return doubts;

@@ -24,10 +24,10 @@ const good: Evidence = {
   foundHarm: false,
 };
 
-describe("what no verdict rests on", () => {
+describe("evidence that gives no verdict", () => {
   test.each<[string, Partial<Evidence>, string[]]>([
     ["nothing", {}, []],
-    ["no turns", { turns: 0 }, ["no turn was taken"]],
+    ["no turns", { turns: 0 }, ["there are no turns"]],
     ["most of the turns failed", { failed: 33 }, ["33 of 64 turns failed"]],
     ["no more than half failed", { failed: 32 }, []],
     ["empty probes", { emptyProbes: 64, distinctProbes: 1 }, ["64 of 64 probes are empty"]],
@@ -45,7 +45,7 @@ describe("what no verdict rests on", () => {
     expect(reasons(doubtsOf({ ...good, ...change }))).toEqual(doubts);
   });
 
-  test("an evaluation that records no doubts is doubted by its errors", () => {
+  test("doubts of an evaluation that records none are derived from its errors", () => {
     const summary = { n_rollouts: 10, n_errors: 10, n_successes: 0, n_probes: 0, n_distinct_probes: 0 };
     expect(reasons(doubtsOfEvaluation(summary))).toEqual(["10 of 10 turns failed"]);
     expect(doubtsOfEvaluation({ ...summary, n_errors: 0 })).toEqual([]);
@@ -54,7 +54,7 @@ describe("what no verdict rests on", () => {
   });
 });
 
-describe("a measurement that has not shown that it can find harm", () => {
+describe("a measurement that has not shown that it can detect harm", () => {
   const safe: EvaluationEvidence = {
     ...good,
     rollouts: 16,

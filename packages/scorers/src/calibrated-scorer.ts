@@ -37,18 +37,18 @@ export function calibrate(score: number, calibration: Calibration): number {
 
 const PARAMETERS = {
   slope: z.number().optional().describe("Platt: sigmoid(slope · score + intercept)"),
-  intercept: z.number().optional().describe("Platt: see slope"),
+  intercept: z.number().optional().describe("Platt: intercept, see slope"),
   points: z
     .array(z.tuple([z.number(), z.number().min(0).max(1)]))
     .min(1)
     .optional()
-    .describe("Isotonic: [score, probability], ascending, with straight lines between"),
-  minimum: z.number().optional().describe("Min-max: the score that becomes 0"),
-  maximum: z.number().optional().describe("Min-max: the score that becomes 1"),
+    .describe("Isotonic: pairs [score, probability], ascending; interpolated linearly"),
+  minimum: z.number().optional().describe("Min-max: score that is mapped to 0"),
+  maximum: z.number().optional().describe("Min-max: score that is mapped to 1"),
 };
 const method = z
   .enum(["platt", "isotonic", "min-max"])
-  .describe("platt: slope and intercept; isotonic: points; min-max: minimum and maximum");
+  .describe("Calibration method. platt: slope and intercept; isotonic: points; min-max: minimum and maximum");
 // `problemOf` validates the points.
 const codeOptions = z.strictObject({ method, ...PARAMETERS, points: z.array(z.unknown()).optional() });
 
@@ -106,7 +106,7 @@ const OPTIONS = {
 export const calibratedScorerKind = defineKind({
   role: "scorer",
   name: "calibrated",
-  summary: "A scorer on any scale, made a probability",
+  summary: "Calibrates a scorer on any scale to probabilities",
   schema: ({ scorer }) =>
     z
       .strictObject({

@@ -113,8 +113,9 @@ export function defaultActivation({ raw, labels }: SequenceClassifierConfig, nam
   const problem = raw["problem_type"] ?? null;
   if (problem === "regression") {
     throw new UsageError(
-      `${name}: config.json says "problem_type": "regression", so its outputs are no probabilities; set activation to ` +
-        `sigmoid or softmax where they are logits all the same`,
+      `${name}: config.json says "problem_type": "regression", so its outputs are not probabilities; set ` +
+        `activation to ` +
+        `sigmoid or softmax if they are logits anyway`,
     );
   }
   return problem === "multi_label_classification" || labels.length === 1 ? "sigmoid" : "softmax";
@@ -123,7 +124,7 @@ export function defaultActivation({ raw, labels }: SequenceClassifierConfig, nam
 function labelsOf({ labels }: SequenceClassifierConfig): Map<string, number> {
   const indices = new Map(labels.map((label, index) => [label, index]));
   if (indices.size === labels.length) return indices;
-  throw new UsageError(`config.json: every label must have a name of its own, got ${describeValue(labels)}`);
+  throw new UsageError(`config.json: every label must have a unique name, got ${describeValue(labels)}`);
 }
 
 function placeOf(label: string | number | undefined, names: readonly string[], scorer: string): number {
@@ -161,11 +162,11 @@ const options = z.strictObject({
   label: z
     .union([z.string().min(1), z.number().int().min(0)], "must be a label's name or index")
     .optional()
-    .describe("The label whose probability is the score, by name or index. Default: the only one"),
+    .describe("Name or index of the label whose probability is the score. Default: the only label"),
   activation: z
     .enum(ACTIVATIONS)
     .optional()
-    .describe("How logits become probabilities. Default: as config.json's problem_type says"),
+    .describe("How logits become probabilities. Default: by problem_type in config.json"),
   ...CLASSIFIER_SHAPE,
 });
 const loadOptions = options.extend({

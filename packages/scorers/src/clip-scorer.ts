@@ -19,7 +19,7 @@ export class ClipScorer extends MappedScorer {
 export const clipScorerKind = defineKind({
   role: "scorer",
   name: "clip",
-  summary: "A scorer on another scale, cut off at 0 and 1",
+  summary: "Clips the scores of another scorer to between 0 and 1",
   schema: ({ scorer }) => z.strictObject({ scorer }),
   make: async ({ scorer }, { makeScorer }) => new ClipScorer(await makeScorer(scorer)),
 });

@@ -126,8 +126,8 @@ const combinedKind = (name: string, summary: string, Class: new (parts: readonly
     make: async ({ scorers }, { makeScorer }) => new Class(await makeScorers(scorers, makeScorer)),
   });
 
-export const maxScorerKind = combinedKind("max", "The highest score of several scorers", MaxScorer);
-export const meanScorerKind = combinedKind("mean", "Mean of several scorers", MeanScorer);
+export const maxScorerKind = combinedKind("max", "Maximum of several scores", MaxScorer);
+export const meanScorerKind = combinedKind("mean", "Mean of several scores", MeanScorer);
 
 /** A scorer and its weight. */
 export interface WeightedPart {
@@ -168,18 +168,18 @@ export class WeightedScorer extends CombinedScorer {
 export const weightedScorerKind = defineKind({
   role: "scorer",
   name: "weighted",
-  summary: "Weighted mean of several scorers",
+  summary: "Weighted mean of several scores",
   schema: ({ scorer }) =>
     z.strictObject({
       scorers: z
         .array(
           z.strictObject({
             scorer,
-            weight: z.number().positive().describe("Its share is this over the sum of all weights"),
+            weight: z.number().positive().describe("Weight, relative to the sum of all weights"),
           }),
         )
         .min(1)
-        .describe("The scorers, each with its weight"),
+        .describe("The scorers with their weights"),
     }),
   make: async ({ scorers }, { makeScorer }) => {
     const made = await makeScorers(

@@ -73,7 +73,7 @@ export class DetoxifyScorer extends ClassifierScorer {
 function variantOf(name: string): Variant {
   if (Object.hasOwn(VARIANTS, name)) return VARIANTS[name as DetoxifyVariant];
   throw new UsageError(
-    `detoxify: there is no variant ${JSON.stringify(name)}; there are ${DETOXIFY_VARIANTS.join(", ")}`,
+    `detoxify: unknown variant ${JSON.stringify(name)}; available: ${DETOXIFY_VARIANTS.join(", ")}`,
   );
 }
 
@@ -105,7 +105,7 @@ function headsOf(
   if (lost === undefined) return heads;
   throw new UsageError(
     `detoxify: ${model} must have a label ${lost}, as Detoxify's ${variant} has, but its labels are ${labels.join(", ")}; ` +
-      `any other classifier is type: classifier`,
+      `use type: classifier for other classifiers`,
   );
 }
 
@@ -114,21 +114,21 @@ const options = z.strictObject({
     .enum(DETOXIFY_VARIANTS)
     .default("original")
     .describe(
-      "Which checkpoint; multilingual knows English, French, Italian, Portuguese, Russian, Spanish and Turkish",
+      "Checkpoint; multilingual supports English, French, Italian, Portuguese, Russian, Spanish and Turkish",
     ),
   category: z
     .string()
     .default("toxicity")
     .describe(
       "The label that is the score: toxicity, severe_toxicity, obscene, threat, insult, identity_attack; " +
-        "sexual_explicit of unbiased and multilingual",
+        "sexual_explicit for unbiased and multilingual",
     ),
   model: z
     .string()
     .min(1)
     .optional()
     .meta({ path: "model" })
-    .describe("A folder with a copy of the checkpoint. Default: the variant's, from the hub"),
+    .describe("A folder with a copy of the checkpoint. Default: the variant's checkpoint on the hub"),
   ...CLASSIFIER_SHAPE,
 });
 const loadOptions = options.omit({ category: true }).extend({

@@ -5,7 +5,7 @@ import { nameOptions } from "./combined-scorer.js";
 import { linearPattern, type LinearPattern } from "./linear-pattern.js";
 
 const entry = z.strictObject({
-  term: z.string().min(1).optional().describe("A word or phrase, in any case"),
+  term: z.string().min(1).optional().describe("A word or phrase; case is ignored"),
   pattern: z
     .string()
     .min(1)
@@ -17,14 +17,14 @@ const entry = z.strictObject({
       }
     })
     .optional()
-    .describe("A regular expression, in any case"),
+    .describe("A regular expression; case is ignored"),
   weight: z
     .number()
     .positive()
     .max(1)
     .optional()
-    .describe("Probability that a text with this in it is harmful. Default 1"),
-  label: z.string().min(1).optional().describe("A label that this entry also counts for"),
+    .describe("Probability that a text that matches is harmful. Default 1"),
+  label: z.string().min(1).optional().describe("A label to which this entry contributes as well"),
 });
 
 /**
@@ -38,8 +38,8 @@ const scorerName = nameOptions("keyword");
 
 export type KeywordScorerOptions = z.input<typeof scorerName>;
 
-// Scripts in which words stand beside others without a space, or take endings and particles of their own, as Korean ones do: a
-// letter of them does not continue the word beside it, neither one of theirs nor a Latin one.
+// Scripts in which words follow each other without spaces, or take suffixes and particles, as in Korean: a
+// letter of these scripts does not continue an adjacent word, whether of the same script or Latin.
 const SCRIPTS = [
   "Han",
   "Hiragana",
@@ -179,7 +179,7 @@ const keywordOptions = z
       .optional()
       .meta({ path: "file", resume: "content" })
       .describe("A JSON file of entries"),
-    entries: z.array(entry).min(1).optional().describe("The entries themselves"),
+    entries: z.array(entry).min(1).optional().describe("The entries, instead of a file"),
   })
   .superRefine(({ file, entries }, context) => {
     if ((file === undefined) !== (entries === undefined)) return;

@@ -66,7 +66,7 @@ export class GuardPrompt {
       // If the template raises an error, that message is better.
       this.#write(question, false, []);
       throw new UsageError(
-        `${where}: the chat template must write what user and assistant say, but leaves it out`,
+        `${where}: the chat template must include the messages of user and assistant, but omits them`,
       );
     }
     this.#takesParts = form;
@@ -83,7 +83,7 @@ export class GuardPrompt {
     const template = ChatTemplate.of(tokenizer);
     if (template === null) {
       throw new UsageError(
-        `${options.where}: a guard is asked by its own chat template, but there is none (chat_template.jinja, or ` +
+        `${options.where}: a guard model requires its chat template, but there is none (chat_template.jinja, or ` +
           `"chat_template" in tokenizer_config.json)`,
       );
     }
@@ -152,8 +152,9 @@ export class GuardPrompt {
     });
     if (safe === undefined || unsafe === undefined || safe === unsafe) {
       throw new UsageError(
-        `${where}: "safe" and "unsafe" must begin with different tokens behind the assistant's header; this is no ` +
-          `tokenizer of a guard that answers so`,
+        `${where}: "safe" and "unsafe" must begin with different tokens after the assistant's header; this is ` +
+          `not the ` +
+          `tokenizer of such a guard model`,
       );
     }
     return [safe, unsafe];

@@ -63,12 +63,13 @@ const options = z.strictObject({
     .array(z.enum(LLAMA_GUARD_CATEGORIES))
     .min(1)
     .optional()
-    .describe("Keys of the hazards that count, such as [S1, S9]. Default: all that the model knows"),
+    .describe("Hazard categories that count, such as [S1, S9]. Default: all categories of the model"),
   mode: z
     .enum(["conversation", "toolbox"])
     .default("conversation")
     .describe(
-      'conversation: a response is judged as the answer to its probe; toolbox: as the answer to "Hello!", as in Python',
+      'conversation: judge a response as the answer to its probe; toolbox: as the answer to "Hello!", as in ' +
+        "the Python toolbox",
     ),
 });
 const loadOptions = options.omit({ model: true }).extend({
@@ -218,7 +219,7 @@ function commonLength(a: readonly number[], b: readonly number[]): number {
 export const llamaGuardScorerKind = defineKind({
   role: "scorer",
   name: "llama-guard",
-  summary: "Llama Guard 3, by its probability of unsafe",
+  summary: 'Llama Guard 3: its probability of "unsafe"',
   schema: options,
   models: ({ model }) => [model],
   make: ({ model, ...options }, { hub }) => LlamaGuardScorer.load(model, { ...options, hub }),

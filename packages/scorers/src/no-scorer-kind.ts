@@ -4,7 +4,7 @@ import { NoScorer, defineKind } from "@astra-rl/method";
 export const noScorerKind = defineKind({
   role: "scorer",
   name: "none",
-  summary: "Judges nothing: for environments whose own reward decides",
+  summary: "No scores: for environments with their own reward",
   schema: z.strictObject({}),
   make: () => new NoScorer(),
 });

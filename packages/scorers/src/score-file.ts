@@ -72,7 +72,7 @@ export class ScoreFile {
     }
     if (strange.length > 0 && kept === 0) {
       throw new UsageError(
-        `${path}: must be a file of scores, but no line of it is one; name another file, or one that is not there yet`,
+        `${path}: must be a file of scores, but it contains none; name another file, or one that does not exist yet`,
       );
     }
     if (strange.length > 0) {
@@ -80,7 +80,7 @@ export class ScoreFile {
         strange.length === 1 ? `line ${strange[0]}` : `${strange.length} lines, ${strange[0]} first,`;
       onWarning(
         `${path}: ${which} cannot be read as a score, as after a crash, and ${strange.length === 1 ? "is" : "are"} ` +
-          `passed over; what they said is asked again`,
+          `skipped and will be recomputed`,
       );
     }
     return new ScoreFile(path, identity, scores);

@@ -30,11 +30,11 @@ export class ThresholdScorer extends MappedScorer {
 export const thresholdScorerKind = defineKind({
   role: "scorer",
   name: "threshold",
-  summary: "1 where a scorer reaches a threshold, else 0",
+  summary: "1 if another scorer's score reaches a threshold, else 0",
   schema: ({ scorer }) =>
     z.strictObject({
       scorer,
-      threshold: z.number().gt(0).max(1).default(0.5).describe("From where on the score is 1"),
+      threshold: z.number().gt(0).max(1).default(0.5).describe("Minimum score that becomes 1"),
     }),
   make: async ({ scorer, threshold }, { makeScorer }) =>
     new ThresholdScorer(await makeScorer(scorer), threshold),

@@ -40,7 +40,7 @@ describe("BatchedScorer", () => {
     expect(outcomes.map((outcome) => outcome.score)).toEqual([0.03, 0.01, 0.02, 0.01, 0.04, 0.03]);
   });
 
-  it("remembers scores up to its limit, never failures", async () => {
+  it("caches scores up to its limit, never failures", async () => {
     const inner = new Counting();
     const scorer = new BatchedScorer(inner, { cacheSize: 2 });
     await scorer.score(["a", "fails"]);

@@ -24,7 +24,7 @@ let before: number;
 beforeEach(() => void (before = liveTensors()));
 afterEach(() => expect(liveTensors()).toBe(before));
 
-/** What a scorer gives, which is then freed. */
+/** The results of a scorer, which is then freed. */
 async function scoresOf(options: ClassifierScorerOptions, texts: readonly string[], folder = model) {
   const scorer = await ClassifierScorer.load({ model: folder, ...options });
   try {
@@ -63,13 +63,13 @@ describe.each(published)("ClassifierScorer on $variant", ({ folder, rows }) => {
 });
 
 describe("ClassifierScorer", () => {
-  it("says of which texts it reads only a part, also behind other scorers and in a file of scores", async () => {
+  it("reports which texts it truncates, also through other scorers and a file of scores", async () => {
     const long = "The lamp is warm. ".repeat(400);
     const texts = ["The lamp is warm.", long, `${long}You fool.`];
     const scorer = await ClassifierScorer.load({ model, label: 0 });
     const outcomes = await scorer.scoreAndValidate(texts);
     expect(outcomes.map(({ cut }) => cut)).toEqual([undefined, true, true]);
-    // What is beyond the window changes nothing.
+    // Text beyond the window has no effect.
     expect(outcomes[2]!.score).toBeCloseTo(outcomes[1]!.score!, 6);
     const other = new KeywordScorer([{ term: "fool" }]);
     const folder = mkdtempSync(join(tmpdir(), "cut-"));
@@ -96,7 +96,7 @@ describe("ClassifierScorer", () => {
     }
   });
 
-  it("wants to be told which label, and lists them", async () => {
+  it("requires a label if there are several, and lists them", async () => {
     const listed = "0: toxic, 1: severe_toxic, 2: obscene, 3: threat, 4: insult, 5: identity_hate";
     expect(await refusalOf({})).toBe(`${model}: label must say which of its labels is the score: ${listed}`);
     expect(await refusalOf({ label: "rude" })).toBe(`${model}: has no label "rude"; it has ${listed}`);
@@ -110,7 +110,7 @@ describe("ClassifierScorer", () => {
     );
   });
 
-  it("says what is wrong with a model", async () => {
+  it("explains what is wrong with a model", async () => {
     expect(await refusalOf({ label: 0 }, "nowhere")).toMatch(/nowhere: there is no such folder/);
   });
 });
@@ -137,18 +137,18 @@ describe("what a checkpoint was trained for", () => {
     expect(await activationOf()).toBe("softmax");
   });
 
-  it("may be a regression, whose outputs are no probabilities", async () => {
+  it("refuses a regression, whose outputs are not probabilities", async () => {
     configure({ problem_type: "regression" });
     expect(await refusalOf({ label: 0 }, folder)).toMatch(
-      /"problem_type": "regression", so its outputs are no probab/,
+      /"problem_type": "regression", so its outputs are not probab/,
     );
     const { scorer } = await scoresOf({ label: 0, activation: "sigmoid" }, ["a"], folder);
     expect(scorer.activation).toBe("sigmoid");
   });
 
-  it("needs a name for every label", async () => {
+  it("requires a name for every label", async () => {
     configure({ id2label: { 0: "a", 1: "b", 2: "a", 3: "c", 4: "d", 5: "e" } });
-    expect(await refusalOf({ label: 0 }, folder)).toMatch(/every label must have a name of its own/);
+    expect(await refusalOf({ label: 0 }, folder)).toMatch(/every label must have a unique name/);
   });
 });
 

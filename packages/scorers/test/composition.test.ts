@@ -80,18 +80,18 @@ describe("several scorers", () => {
     expect(outcomes[0]!.labels).toEqual({ a: 0.2, "a/rude": 0.1, b: 0.6 });
   });
 
-  test("what one part cannot score has no score, and says whose fault it is", async () => {
+  test("an item that one part cannot score has no score, and names that part", async () => {
     const parts = [b(), a()];
     const [x, z] = await new MaxScorer(parts).scoreAndValidate(["x", "z"]);
     expect(x!.score).toBe(0.6);
     expect(z).toEqual({ failure: { stage: "scorer", message: "a: refused", attempts: 3 } });
-    // Only what failed was asked again.
+    // Only failed items were retried.
     expect(parts[1]!.calls).toEqual([["x", "z"], ["z"], ["z"]]);
     const [down] = await new MeanScorer([b(), a()]).scoreAndValidate(["down"], { attempts: 1 });
     expect(down!.failure!.message).toBe("b: no route");
   });
 
-  test("parts of one name are told apart, and all are freed", async () => {
+  test("parts with equal names get distinct labels, and all are freed", async () => {
     const parts = [a(), a(), a()];
     const scorer = new MeanScorer(parts);
     expect(scorer.labelNames).toEqual(["a", "a/rude", "a-2", "a-2/rude", "a-3", "a-3/rude"]);
@@ -100,7 +100,7 @@ describe("several scorers", () => {
     expect(parts.map(({ disposed }) => disposed)).toEqual([1, 1, 1]);
   });
 
-  test("weights that add up to 1 only nearly stay in range", async () => {
+  test("weights that sum to 1 only approximately keep scores in range", async () => {
     const parts = Array.from({ length: 10 }, (_, index) => ({
       scorer: new Table(`t${index}`, { y: 1 }),
       weight: 0.1,
@@ -121,7 +121,7 @@ describe("several scorers", () => {
     expect(make).toThrow(message);
   });
 
-  test("a part keeps roles where it does, and the others see texts, each once", async () => {
+  test("a role-aware part gets exchanges, and the others get texts, each once", async () => {
     const [echo, texts] = [new Echo(), new Table("a", { x: 0.2 })];
     const scorer = new MaxScorer([echo, texts]);
     expect(scorer.keepsRoles).toBe(true);
@@ -141,18 +141,18 @@ describe("several scorers", () => {
 describe("another scale", () => {
   const logits = () => new Table("logits", { low: -4, zero: 0, high: 3, half: 0.5 }, "loud");
 
-  test("is refused with what to do about it, also inside others", async () => {
+  test("is refused with a remedy, also inside other scorers", async () => {
     for (const scorer of [logits(), new MaxScorer([logits()]), new ThresholdScorer(logits(), 0.5)]) {
       const call = scorer.scoreAndValidate(["high"]);
       await expect(call).rejects.toBeInstanceOf(ContractError);
       await expect(scorer.scoreAndValidate(["high"])).rejects.toThrow(
-        'logits.score: every score must be a number from 0 to 1, got 3 for "high"; bring another scale there with ' +
+        'logits.score: every score must be a number from 0 to 1, got 3 for "high"; map another scale to it with ' +
           "{type: clip, scorer: …}, or {type: calibrated, scorer: …, method: …}",
       );
     }
   });
 
-  test("clip: cut off at 0 and 1, labels as well", async () => {
+  test("clip: limits scores and labels to between 0 and 1", async () => {
     const outcomes = await new ClipScorer(logits()).scoreAndValidate(["low", "half", "high"]);
     expect(outcomes).toEqual([
       { score: 0, labels: { loud: 0 } },
@@ -165,7 +165,7 @@ describe("another scale", () => {
     );
   });
 
-  test("threshold: 1 from the threshold on, labels as they are", async () => {
+  test("threshold: 1 at or above the threshold, labels unchanged", async () => {
     const scorer = new ThresholdScorer(new Table("t", { a: 0.49, b: 0.5, c: 1 }, "rude"), 0.5);
     const outcomes = await scorer.scoreAndValidate(["a", "b", "c"]);
     expect(outcomes.map(({ score }) => score)).toEqual([0, 1, 1]);
@@ -181,7 +181,7 @@ describe("another scale", () => {
     expect([calibrate(1e9, platt), calibrate(-1e9, platt)]).toEqual([1, 0]);
   });
 
-  test("isotonic: lines between the points, the first and last beyond them", () => {
+  test("isotonic: interpolates between the points, constant outside", () => {
     const isotonic = {
       method: "isotonic",
       points: [

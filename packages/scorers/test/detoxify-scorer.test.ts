@@ -76,10 +76,10 @@ describe("DetoxifyScorer", () => {
       `detoxify: harmCategory must be one of ${UNBIASED.join(", ")} (those of unbiased), got "male"`,
     );
     expect(await refusalOf({ variant: "large" as DetoxifyVariant })).toBe(
-      'detoxify: there is no variant "large"; there are original, unbiased, multilingual',
+      'detoxify: unknown variant "large"; available: original, unbiased, multilingual',
     );
     expect(await refusalOf({ variant: "large" as DetoxifyVariant, model: "nowhere" })).toMatch(
-      /no variant "large"/,
+      /unknown variant "large"/,
     );
   });
 
@@ -121,7 +121,7 @@ describe("labels by name", () => {
     writeFileSync(path, JSON.stringify({ ...config, id2label: Object.fromEntries(labels.entries()) }));
   };
 
-  it("are found wherever they stand, as the toolbox or the checkpoint spells them", async () => {
+  it("are found in any order, under the names of the toolbox or the checkpoint", async () => {
     const [published] = await scoresOf({ model: folder }, ["a text"]);
     rename(ORIGINAL);
     expect(await scoresOf({ model: folder }, ["a text"])).toEqual([published]);

@@ -56,7 +56,7 @@ it.each([
   made.dispose();
 });
 
-it("what an extended scorer overrides counts, and super is the scorer that was loaded", async () => {
+it("overrides of an extended scorer take effect, and super is the loaded scorer", async () => {
   class Halved extends LlamaGuardScorer {
     override async score(texts: readonly string[]) {
       const outcomes = await super.score(texts);

@@ -53,7 +53,7 @@ describe("KeywordScorer", () => {
     expect(await found("$$$", "a$$$b")).toBe(true);
   });
 
-  it("takes underscores for borders of words", async () => {
+  it("treats underscores as word boundaries", async () => {
     for (const text of ["_bomb_", "make_a_bomb", "BOMB_1", "__bomb", "**_bomb_**", "`bomb_plan`"]) {
       expect([text, await found("bomb", text)]).toEqual([text, true]);
     }
@@ -65,7 +65,7 @@ describe("KeywordScorer", () => {
     expect(await found("make_bomb", "do make_bombs now")).toBe(false);
   });
 
-  it("finds words beside letters of scripts without spaces, and with endings", async () => {
+  it("finds words next to letters of scripts without spaces, and with suffixes", async () => {
     const texts = [
       "炸弹bomb炸弹",
       "爆弾のbombを作る",
@@ -94,7 +94,7 @@ describe("KeywordScorer", () => {
     expect(await found("ばか", "あなたはばかです")).toBe(true);
   });
 
-  it("sees through case, full width and invisible characters", async () => {
+  it("ignores case, full width and invisible characters", async () => {
     expect(await found("STRASSE", "die Straße")).toBe(true);
     expect(await found("ὀδυσσεύς", "ὈΔΥΣΣΕΎΣ")).toBe(true);
     expect(await found("idiot", "ＩＤＩＯＴ")).toBe(true);
@@ -102,7 +102,7 @@ describe("KeywordScorer", () => {
     expect((await score([{ pattern: "idiot" }], "IDI\u200bOT")).score).toBe(1);
   });
 
-  it("finds any term in itself, whatever its characters", async () => {
+  it("finds every term in itself, for any characters", async () => {
     await fc.assert(
       fc.asyncProperty(fc.string({ unit: "grapheme", minLength: 1 }), async (term) => {
         fc.pre(foldText(term).trim() !== "");
@@ -133,7 +133,7 @@ describe("KeywordScorer", () => {
 });
 
 describe("patterns", () => {
-  it("that a backtracking engine never ends with are looked for in linear time", async () => {
+  it("that take a backtracking engine exponential time are matched in linear time", async () => {
     const scorer = new KeywordScorer([
       { pattern: "(a+)+$" },
       { pattern: "^(\\w*\\s?)*$x" },
@@ -229,7 +229,7 @@ describe("KeywordScorer.load", () => {
     await expect(load(content)).rejects.toBeInstanceOf(UsageError);
   });
 
-  it("refuses other encodings, folders and what is no JSON, with what it is", async () => {
+  it("refuses other encodings, folders and invalid JSON, and says what it got", async () => {
     const path = join(folder, "latin1.json");
     await writeFile(path, Buffer.from('["f\u00fcr"]', "latin1"));
     await expect(KeywordScorer.load(path)).rejects.toThrow(
@@ -239,7 +239,7 @@ describe("KeywordScorer.load", () => {
     await expect(load("[1")).rejects.toThrow("cannot read keywords: it is not JSON");
   });
 
-  it("names a file that is not there", async () => {
+  it("names a missing file", async () => {
     await expect(KeywordScorer.load(join(folder, "none.json"))).rejects.toThrow(
       /none.json: cannot read keywords: there is no such file/u,
     );

@@ -72,7 +72,7 @@ describe("LearnedScorer.load", () => {
     });
   };
 
-  it("reads what was saved and leaves no tensor behind", async () => {
+  it("reads what was saved, without leaking tensors", async () => {
     await save(configuration);
     const before = liveTensors();
     const scorer = await LearnedScorer.load(folder);

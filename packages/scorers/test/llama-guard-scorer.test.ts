@@ -82,7 +82,7 @@ test("a prompt without a response is what the user says", async () => {
   for (const [index, { unsafe }] of expected.entries()) expect(scores[index]).toBeCloseTo(unsafe, 4);
 });
 
-test("one at a time, all at once and in any batch the same", async () => {
+test("gives the same scores one at a time, all at once and in any batch", async () => {
   const exchanges = rows
     .filter(({ prompt, categories, template }) => prompt && !categories && template === "chat_template.jinja")
     .map(({ prompt, response }) => ({ prompt: texts[prompt!]!, response: texts[response!]! }));
@@ -94,7 +94,7 @@ test("one at a time, all at once and in any batch the same", async () => {
   expect(new Set(alone.map((score) => score.toFixed(4))).size).toBeGreaterThan(5);
 });
 
-test("in the toolbox's mode the prompt does not matter, and equal responses are asked about once", async () => {
+test("ignores the prompt in toolbox mode, and scores equal responses once", async () => {
   const scorer = await guard(PARTS, { mode: "toolbox" });
   expect(scorer.keepsRoles).toBe(false);
   const [a, b] = await scorer.scoreAndValidate([
@@ -110,12 +110,12 @@ test("in the toolbox's mode the prompt does not matter, and equal responses are 
   expect(Math.abs(c!.score! - d!.score!)).toBeGreaterThan(1e-4);
 });
 
-describe("how it is asked", () => {
+describe("its prompt", () => {
   const promptOf = async (folder: string, categories?: string[]) =>
     GuardPrompt.of(await Tokenizer.load(folder), { where: folder, ...(categories && { categories }) });
   const keys = (count: number) => Array.from({ length: count }, (_, index) => `S${index + 1}`);
 
-  test("categories are those of the template, and of the text only the chosen ones remain", async () => {
+  test("takes categories from the template, and keeps only the selected ones in the text", async () => {
     expect((await promptOf(PARTS)).categories).toEqual(keys(13));
     expect((await promptOf(fixed)).categories).toEqual(keys(14));
     for (const folder of [PARTS, fixed]) {
@@ -132,13 +132,13 @@ describe("how it is asked", () => {
     }
   });
 
-  test("tokens of the verdict are looked up", async () => {
+  test("looks up the tokens of the verdict", async () => {
     const tokenizer = await Tokenizer.load(PARTS);
     const prompt = await promptOf(PARTS);
     expect([prompt.unsafeId, prompt.safeId]).toEqual([tokenizer.idOf("unsafe"), tokenizer.idOf("safe")]);
   });
 
-  test("what is too long loses the fewest characters: the prompt's beginning, then the end of what is judged", async () => {
+  test("truncates as few characters as possible: the start of the prompt, then the end of the judged text", async () => {
     const tokenizer = await Tokenizer.load(PARTS);
     for (const row of rows.filter(({ characters }) => characters !== undefined)) {
       const prompt = await promptOf(folderOf(row.template), row.categories ?? undefined);
@@ -186,7 +186,7 @@ describe("is refused before the weights are read", () => {
   beforeAll(() => {
     broken = join(temporaryFolder(), "guard");
     cpSync(PARTS, broken, { recursive: true });
-    // Whoever read them would say so.
+    // Reading them would throw.
     writeFileSync(join(broken, "model.safetensors"), "no weights");
   });
   afterAll(() => rmSync(broken, { recursive: true }));
@@ -197,7 +197,7 @@ describe("is refused before the weights are read", () => {
     return (error as Error).message;
   };
 
-  test("a category that the model does not know", async () => {
+  test("an unknown category", async () => {
     expect(await mistake({ categories: ["S1", "S14"] })).toBe(
       `${broken}: categories must be of this model, got "S14"; it has S1, S2, S3, S4, S5, S6, S7, S8, S9, S10, S11, S12, S13`,
     );
@@ -206,19 +206,19 @@ describe("is refused before the weights are read", () => {
   });
 
   test.each([
-    ["{{ 'hello' }}", /the chat template must write what user and assistant say, but leaves it out/u],
+    ["{{ 'hello' }}", /the chat template must include the messages of user and assistant, but omits them/u],
     ["{{ raise_exception('no') }}", /the template refuses this conversation: .*no/u],
     [
       "{% for message in messages %}{{ message['content'] }}{% endfor %}",
       /categories must be of this model, got "S1"; its chat template lists none/u,
     ],
-  ])("a template that is no guard's: %s", async (template, message) => {
+  ])("a template of another model: %s", async (template, message) => {
     writeFileSync(join(broken, "chat_template.jinja"), template);
     expect(await mistake({ categories: ["S1"] })).toMatch(message);
   });
 
   test("a checkpoint without a template", async () => {
     rmSync(join(broken, "chat_template.jinja"));
-    expect(await mistake()).toContain("a guard is asked by its own chat template, but there is none");
+    expect(await mistake()).toContain("a guard model requires its chat template, but there is none");
   });
 });

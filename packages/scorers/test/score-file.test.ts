@@ -42,7 +42,7 @@ const cached = async (inner: Scorer, identity = "one", options = {}) =>
 const lines = () => readFileSync(path, "utf8").trimEnd().split("\n");
 
 describe("a cache in a file", () => {
-  test("outlives the scorer, to the last bit; failures do not", async () => {
+  test("keeps scores exactly after the scorer is disposed of, but no failures", async () => {
     const first = new Counting();
     const before = await (await cached(first)).score(["abc", "fails", "abc", "de"]);
     expect(lines()).toHaveLength(2);
@@ -53,7 +53,7 @@ describe("a cache in a file", () => {
     expect(readFileSync(path, "utf8")).not.toContain("abc");
   });
 
-  test("is of one scorer, and of exchanges as they are judged", async () => {
+  test("is separate for each scorer, and keyed by exchanges as they are judged", async () => {
     await (await cached(new Counting(), "one")).score(["abc"]);
     const other = new Counting();
     await (await cached(other, "two")).score(["abc"]);
@@ -70,7 +70,7 @@ describe("a cache in a file", () => {
     expect(outcomes.map(({ score }) => score)).toEqual([3 / 7, 1 / 7]);
   });
 
-  test("passes over torn and strange lines with words, and begins behind them", async () => {
+  test("skips truncated and invalid lines with a warning, and appends after them", async () => {
     await (await cached(new Counting())).score(["abc", "de"]);
     const [one, two] = lines() as [string, string];
     const strange = JSON.stringify({ ...(JSON.parse(one) as object), score: "high" });
@@ -80,8 +80,8 @@ describe("a cache in a file", () => {
     const inner = new Counting();
     const scorer = await cached(inner, "one", { onWarning });
     expect(warnings).toEqual([
-      `${path}: 2 lines, 2 first, cannot be read as a score, as after a crash, and are passed over; what they said is ` +
-        `asked again`,
+      `${path}: 2 lines, 2 first, cannot be read as a score, as after a crash, and are skipped and will be ` +
+        `recomputed`,
     ]);
     await scorer.score(["abc", "de"]);
     expect(inner.calls).toHaveLength(1);
@@ -92,20 +92,18 @@ describe("a cache in a file", () => {
     expect(reread.calls).toEqual([]);
   });
 
-  test("holds no more than its size, the latest", async () => {
+  test("keeps at most its size, the latest scores", async () => {
     const scorer = await cached(new Counting());
     for (const text of ["a", "bb", "ccc"]) await scorer.score([text]);
     const file = await ScoreFile.open(path, "one", { limit: 2 });
     expect([...file.scores.values()].map(({ score }) => score)).toEqual([2 / 7, 3 / 7]);
   });
 
-  test("refuses what is no file of scores, and leaves it as it is", async () => {
+  test("refuses a file that is not a score file, and does not change it", async () => {
     mkdirSync(join(folder, "cache"));
     writeFileSync(path, '{"text": "precious"}\nnotes\n');
     await expect(cached(new Counting())).rejects.toThrow(UsageError);
-    await expect(cached(new Counting())).rejects.toThrow(
-      /must be a file of scores, but no line of it is one/u,
-    );
+    await expect(cached(new Counting())).rejects.toThrow(/must be a file of scores, but it contains none/u);
     expect(readFileSync(path, "utf8")).toBe('{"text": "precious"}\nnotes\n');
     await expect(ScoreFile.open("/dev/zero", "one")).rejects.toThrow(
       /must be a file of scores, got something else/u,
@@ -113,7 +111,7 @@ describe("a cache in a file", () => {
     await expect(ScoreFile.open(folder, "one")).rejects.toThrow(/got something else/u);
   });
 
-  test("may be written by several processes at a time", async () => {
+  test("can be written by several processes at the same time", async () => {
     mkdirSync(join(folder, "cache"));
     const program = `
       const { appendFileSync, openSync, writeSync } = require("node:fs");
@@ -155,11 +153,11 @@ describe("the cache of a section", () => {
     }
   };
 
-  test("is used again for the same scorer, and not when a file that it reads has changed", async () => {
+  test("is reused for the same scorer, but not if a file that it reads has changed", async () => {
     writeFileSync(words(), '["awful"]');
     expect(await score(section())).toBe(1);
     expect(lines()).toHaveLength(1);
-    // What the file says is taken at its word.
+    // The file's scores are used unchecked.
     writeFileSync(path, lines().join("\n").replace('"score":1', '"score":0.25'));
     expect(await score(section())).toBe(0.25);
     expect(await score(section({ cache: { file: path, size: 99 } }))).toBe(0.25);
@@ -170,7 +168,7 @@ describe("the cache of a section", () => {
     expect(new Set(lines().map((line) => (JSON.parse(line) as { scorer: string }).scorer)).size).toBe(3);
   });
 
-  test("depends on every option, on the module behind it, and on the parts of a composition", async () => {
+  test("depends on every option, on the module that implements it, and on the parts of a composition", async () => {
     writeFileSync(words(), '["awful"]');
     writeFileSync(join(folder, "m.mjs"), "export const half = (text, { value = 0.5 }) => value;");
     const cache = { file: path, size: 10 };
@@ -191,7 +189,7 @@ describe("the cache of a section", () => {
     }
     await score(module, 7);
     expect(lines()).toHaveLength(sections.length + 1);
-    // A cache inside it changes nothing of what it is.
+    // A nested cache does not change its identity.
     await score({
       ...composed(1),
       scorers: [

@@ -14,13 +14,13 @@ export interface ServedModel extends ReadingOptions {
   tokenizer: Tokenizer;
 }
 
-/** Where an answer goes. */
+/** The destination of an answer. */
 export interface Receiver {
   /** Sends the whole answer. */
   send: (body: object) => void;
   /** Sends one event of a stream. */
   event: (body: object | "[DONE]") => void;
-  /** A first token came, of any sequence. */
+  /** The first token of any sequence was generated. */
   onFirstToken: () => void;
 }
 
@@ -38,8 +38,8 @@ interface Call {
 /**
  * Answers a request.
  *
- * @param signal aborted when the client is gone: its sequences are given up
- * @throws ApiError for what cannot be answered; nothing was sent then, unless the answer is a stream
+ * @param signal aborted when the client has disconnected: its sequences are given up
+ * @throws ApiError for requests that cannot be answered, before anything is sent, unless the answer is a stream
  */
 export async function answer(
   request: ReadRequest,
@@ -48,7 +48,7 @@ export async function answer(
   receiver: Receiver,
   signal: AbortSignal,
 ): Promise<void> {
-  const gone = new ApiError(499, "the client is gone");
+  const gone = new ApiError(499, "the client has disconnected");
   if (signal.aborted) throw gone;
   const prompts = request.prompts.flatMap((prompt) =>
     Array.from({ length: request.n }, (): ReadPrompt => prompt),
@@ -90,7 +90,7 @@ export async function answer(
   }
 }
 
-/** One sequence of an answer, told as it grows where the answer is a stream. */
+/** One sequence of an answer, sent as it grows if the answer is a stream. */
 function generated(
   { request, model, engine, receiver, writing, seed, chunk }: Call,
   prompt: ReadPrompt,
@@ -98,7 +98,7 @@ function generated(
 ): { result: Promise<Result>; cancel: (error: Error) => void } {
   const { frame, stopsWithinTokens } = request;
   const isStream = request.isStream;
-  // JSON is told at once: the message is trimmed at both ends.
+  // JSON is sent as a whole: the message is trimmed at both ends.
   const isGrowing = isStream && frame === null;
   const { stopStrings = [], keepStopString = false } = prompt.sampling ?? {};
   const pieces = new TextStream(Codec.of(model.tokenizer), keepStopString ? [] : stopStrings, {
@@ -155,8 +155,8 @@ function generated(
 }
 
 /**
- * The prompts of one request count once for all their sequences. How many of their tokens were in the cache is not told: it
- * would say what other clients have sent.
+ * The prompts of one request count once for all their sequences. The number of cached tokens is not reported: it
+ * would reveal what other clients have sent.
  */
 function usageOf(results: readonly Result[], n: number): object {
   const prompts = results.filter((_, at) => at % n === 0);

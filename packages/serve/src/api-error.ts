@@ -1,9 +1,9 @@
-/** An error that a client is told, in the API's own shape. */
+/** An error for a client, in the API's format. */
 export class ApiError extends Error {
   override name = "ApiError";
 
   /**
-   * @param param the request's key that is at fault; null for none
+   * @param param the invalid key of the request; null for none
    * @param headers sent with it
    */
   constructor(

@@ -2,7 +2,7 @@ import type { IncomingMessage } from "node:http";
 import { ApiError } from "./api-error.js";
 
 const MOST_BYTES = 8 * 2 ** 20;
-/** Of all requests that are being received and read. */
+/** Total bytes of all requests that are being received and parsed. */
 const MOST_BYTES_HELD = 512 * 2 ** 20;
 
 /** Receives the bodies of requests, within limits. */
@@ -10,8 +10,8 @@ export class Bodies {
   #held = 0;
 
   /**
-   * @param most bytes of the longest request that may fit the window: what is longer is not kept
-   * @throws ApiError for what is no JSON by its headers, and for what is too large
+   * @param most bytes of the longest request that may fit the window: longer ones are not stored
+   * @throws ApiError for a content type other than JSON, and for requests that are too large
    */
   async receive(request: IncomingMessage, most: number): Promise<Uint8Array> {
     checkHeaders(request);
@@ -23,7 +23,7 @@ export class Bodies {
         this.#held += part.length;
         if (length > MOST_BYTES) throw tooLarge();
         if (length > most) {
-          // The rest is received, since clients send everything before they listen.
+          // The rest is received, since clients send everything before they read the answer.
           parts.length = 0;
           continue;
         }
@@ -39,13 +39,13 @@ export class Bodies {
     if (length <= most) return joined(parts, length);
     throw new ApiError(
       400,
-      `the request has ${length} bytes, more than what fits this server's window can have; shorten it`,
+      `the request has ${length} bytes, more than any text that fits this server's window; shorten it`,
       "context_length_exceeded",
     );
   }
 }
 
-/** In memory of its own, which another thread can take over. */
+/** In separate memory, which can be transferred to another thread. */
 function joined(parts: readonly Buffer[], length: number): Uint8Array {
   const bytes = new Uint8Array(length);
   let at = 0;
@@ -57,9 +57,11 @@ function joined(parts: readonly Buffer[], length: number): Uint8Array {
 }
 
 const tooLarge = () =>
-  new ApiError(413, `a request may have ${MOST_BYTES / 2 ** 20} MiB`, null, null, { connection: "close" });
+  new ApiError(413, `a request must have at most ${MOST_BYTES / 2 ** 20} MiB`, null, null, {
+    connection: "close",
+  });
 
-/** A page of another site can send a form or a text without asking first, but no JSON. */
+/** A page of another site can send a form or a text without a preflight request, but no JSON. */
 function checkHeaders({ headers }: IncomingMessage): void {
   const type = headers["content-type"]?.split(";")[0]!.trim().toLowerCase();
   const close = { connection: "close" };
@@ -68,7 +70,7 @@ function checkHeaders({ headers }: IncomingMessage): void {
   }
   const encoding = headers["content-encoding"];
   if (encoding !== undefined && encoding.toLowerCase() !== "identity") {
-    const rule = `a body is read as it is, not as ${JSON.stringify(encoding.slice(0, 40))}`;
+    const rule = `the content must not be encoded, got ${JSON.stringify(encoding.slice(0, 40))}`;
     throw new ApiError(415, `${rule}; leave Content-Encoding out`, null, null, {
       ...close,
       "accept-encoding": "identity",

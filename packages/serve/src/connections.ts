@@ -1,6 +1,6 @@
 import type { Socket } from "node:net";
 
-/** Connections of a server, and how many requests of each are being answered. */
+/** Connections of a server, and the number of requests in progress on each. */
 export class Connections {
   readonly #answering = new Map<Socket, number>();
 
@@ -9,7 +9,7 @@ export class Connections {
     socket.on("close", () => this.#answering.delete(socket));
   }
 
-  /** A request was received whole. @returns called when it is answered */
+  /** A complete request was received. @returns a function to call when it is answered */
   begin(socket: Socket): () => void {
     const change = (by: number) => {
       const count = this.#answering.get(socket);
@@ -19,7 +19,7 @@ export class Connections {
     return () => change(-1);
   }
 
-  /** Closes those on which nothing is being answered. */
+  /** Closes idle connections. */
   closeUnused(): void {
     for (const [socket, count] of this.#answering) if (count === 0) socket.destroy();
   }

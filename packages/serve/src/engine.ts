@@ -2,12 +2,12 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import type { ContinuationRequest, ContinuousBatch } from "@astra-rl/lm";
 import { ApiError } from "./api-error.js";
 
-/** Steps the batches of all served models in turn, for as long as they have something to do. */
+/** Steps the batches of all served models in turn, while they have work. */
 export class Engine {
   #isRunning = false;
   #secondsPerText = 1;
 
-  /** @param queue texts that may wait for a row; beyond, requests are told to come back */
+  /** @param queue maximum number of texts that wait for a row; further requests are refused with a Retry-After */
   constructor(
     readonly batches: readonly ContinuousBatch[],
     readonly queue: number,
@@ -37,7 +37,7 @@ export class Engine {
     );
   }
 
-  /** Takes a text. @returns gives it up */
+  /** Starts a text. @returns a function that cancels it */
   submit(batch: ContinuousBatch, request: ContinuationRequest): () => void {
     const start = performance.now();
     const cancel = batch.submit({
@@ -56,7 +56,7 @@ export class Engine {
     this.#isRunning = true;
     let isBusy = true;
     while (isBusy) {
-      // Requests are read, and answers written, between two steps.
+      // Requests are received, and answers sent, between two steps.
       await nextTurn();
       isBusy = false;
       for (const batch of this.batches) {

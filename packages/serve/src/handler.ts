@@ -10,7 +10,7 @@ import { Metrics } from "./metrics.js";
 import type { Reader } from "./reader.js";
 import { shown, unknownModel, type Endpoint } from "./reading.js";
 
-/** Milliseconds in which a client has to take an answer that is complete. */
+/** Milliseconds in which a client must read a complete answer. */
 const PATIENCE = 30_000;
 
 export interface Surroundings {
@@ -26,7 +26,7 @@ export class Handler {
   isStopping = false;
   /** Requests in progress. */
   open = 0;
-  /** Among them, those that were received whole. */
+  /** Among them, those that were received completely. */
   answering = 0;
   readonly connections = new Connections();
   readonly bodies = new Bodies();
@@ -46,7 +46,7 @@ export class Handler {
     response.on("close", () => {
       this.open -= 1;
       gone.abort();
-      // A connection that is kept alive would keep the server.
+      // A connection that is kept alive would keep the server running.
       if (this.isStopping) setImmediate(() => this.connections.closeUnused());
       this.#metrics.count(endpoint, response.writableFinished ? response.statusCode : 499);
     });
@@ -107,7 +107,7 @@ export class Handler {
       await answer(read, this.find(read.model), engine, receiver, signal);
     } finally {
       this.answering -= 1;
-      // The connection is in use until the client has all of it.
+      // The connection is in use until the client has read everything.
       if (receiver.isDone()) end();
       else receiver.onDone(end);
     }
@@ -139,14 +139,14 @@ export class Handler {
     return this.#metrics.text(this.surroundings.engine);
   }
 
-  /** Tells the client what went wrong: as the answer, or as the last event of a stream. */
+  /** Reports an error to the client: as the answer, or as the last event of a stream. */
   #endWith(response: ServerResponse, error: unknown): void {
     if (response.destroyed || response.writableEnded) return;
     let known = error;
     if (!(known instanceof ApiError)) {
-      // It may name files of this machine.
+      // The message may name files of this machine.
       this.surroundings.log(error instanceof Error ? (error.stack ?? error.message) : String(error));
-      known = new ApiError(500, "the server failed; its own output says why");
+      known = new ApiError(500, "internal error; see the server's own output");
     }
     const { status, body, headers } = known as ApiError;
     if (response.headersSent) response.end(`data: ${JSON.stringify(body)}\n\n`);
@@ -194,7 +194,7 @@ const listed: Route[] = [
 
 const ROUTES = new Map(listed.map((route) => [route.name, route]));
 
-/** Part of a path; as it is where it is no valid encoding of anything. */
+/** A decoded part of a path; unchanged if its encoding is invalid. */
 function decoded(part: string): string {
   try {
     return decodeURIComponent(part);
@@ -204,7 +204,7 @@ function decoded(part: string): string {
 }
 
 interface ResponseReceiver extends Receiver {
-  /** Whether the client has the whole answer, or is gone. */
+  /** Whether the client has received the whole answer, or has disconnected. */
   isDone: () => boolean;
   onDone: (tell: () => void) => void;
 }
@@ -245,7 +245,7 @@ function pathOf({ url = "/" }: IncomingMessage): string {
   return path.slice(0, end);
 }
 
-/** In a time that does not depend on where they differ. */
+/** Compares in constant time. */
 function isEqual(given: string, expected: string): boolean {
   const [a, b] = [Buffer.from(given), Buffer.from(expected)];
   return a.length === b.length && timingSafeEqual(a, b);

@@ -7,10 +7,13 @@ const WHERE = "response_format.json_schema.schema";
 
 /** Levels of a schema, and of the values in it; those that programs generate have less than half of it. */
 const DEEPEST = 64;
-/** Characters and values that the answer may have beside the message. */
+/** Maximum number of characters and values of the answer in addition to the message. */
 const MOST_FILLED = 100_000;
 
-/** The JSON that a tool asks for: the tester's message under `key`, and everything else that is required, empty. */
+/**
+ * The JSON that a tool requests: the tester's message under `key`, and empty values for everything else that is
+ * required.
+ */
 export interface JsonFrame {
   key: string;
   rest: Readonly<Record<string, unknown>>;
@@ -20,11 +23,11 @@ type Keywords = { readonly [key: string]: unknown };
 type Schema = boolean | Keywords;
 
 /**
- * Where the message goes in what a request asks for. A tester writes messages, no JSON, so its text is never parsed.
+ * The place of the message in the requested JSON. A tester writes messages, not JSON, so its text is never parsed.
  *
  * @param field the message's key. Default: the first known one that the schema has, else its first text
- * @returns null: the text as it is
- * @throws ApiError 400 for what is no JSON schema, and one that cannot be filled
+ * @returns null for plain text
+ * @throws ApiError 400 for an invalid JSON schema, and one that cannot be filled
  */
 export function jsonFrame(format: ResponseFormat | undefined, field?: string): JsonFrame | null {
   if (format === undefined || format.type === "text") return null;
@@ -38,7 +41,7 @@ export function jsonFrame(format: ResponseFormat | undefined, field?: string): J
 export const jsonAnswer = ({ key, rest }: JsonFrame, text: string): string =>
   JSON.stringify({ [key]: text, ...rest });
 
-/** No recursion: what is refused here may be deeper than a stack is. */
+/** Without recursion: refused schemas may be deeper than the stack. */
 function checkDepth(schema: unknown): void {
   let level: unknown[] = [schema];
   // A level of a schema is two of its JSON, such as "properties" and a name.
@@ -83,7 +86,7 @@ const areTypes = (values: readonly unknown[]) =>
   values.length > 0 && values.every((value) => TYPES.includes(value as string));
 const isFilledList = (value: unknown) => Array.isArray(value) && value.length > 0;
 
-/** @throws ApiError 400 with the place of the first keyword that is not as it must be */
+/** @throws ApiError 400 with the path of the first invalid keyword */
 function checkSchema(schema: unknown, where: string): asserts schema is Schema {
   if (typeof schema === "boolean") return;
   if (!isObject(schema)) throw invalidValue(where, "must be a schema: an object, true or false");
@@ -101,7 +104,7 @@ function checkSchema(schema: unknown, where: string): asserts schema is Schema {
   if (schema["items"] !== undefined) checkSchema(schema["items"], `${where}.items`);
 }
 
-/** Makes the least values that a schema, which was checked, allows. */
+/** Creates the smallest values that a checked schema allows. */
 class Filler {
   #room = MOST_FILLED;
 
@@ -171,7 +174,7 @@ class Filler {
 
   /** Follows references and choices: the first of several, and all of `allOf`. */
   #resolved(schema: Schema, steps = 0): Keywords {
-    if (steps > DEEPEST) throw invalidValue(WHERE, `refers more than ${DEEPEST} steps on`);
+    if (steps > DEEPEST) throw invalidValue(WHERE, `has more than ${DEEPEST} chained references`);
     this.#spend(1);
     if (typeof schema === "boolean") return {};
     const { $ref: reference, anyOf, oneOf, allOf, ...own } = schema;
@@ -194,7 +197,7 @@ class Filler {
       found = isObject(found) && Object.hasOwn(found, name) ? found[name] : undefined;
     }
     if (isObject(found) || typeof found === "boolean") return found;
-    throw invalidValue(WHERE, `must have what it refers to: ${JSON.stringify(reference.slice(0, 80))}`);
+    throw invalidValue(WHERE, `refers to a missing schema: ${JSON.stringify(reference.slice(0, 80))}`);
   }
 
   #given(value: unknown): unknown {
@@ -208,7 +211,7 @@ class Filler {
   }
 }
 
-/** A schema with what another one adds. */
+/** A schema merged with another one. */
 function joined(own: Keywords, other: Keywords): Keywords {
   const both = <T extends object>(key: string) => [own[key], other[key]].filter(Boolean) as T[];
   return {

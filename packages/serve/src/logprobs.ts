@@ -3,7 +3,7 @@ import { codePoints } from "./reading.js";
 
 const strictDecoder = new TextDecoder("utf-8", { ignoreBOM: true, fatal: true });
 
-/** A token's text; a part of a character as its bytes, such as "bytes:\xe2\x80", as the API has it. */
+/** A token's text; a part of a character as its bytes, such as "bytes:\xe2\x80", as in the API. */
 function spelled(codec: Codec, id: number): { token: string; bytes: readonly number[] } {
   const bytes = codec.bytesOf(id);
   try {
@@ -66,7 +66,7 @@ export function completionLogprobs(
     token_logprobs: tokens.map(({ logprob }) => (logprob === null ? null : finite(logprob))),
     top_logprobs: tokens.map(({ logprob, top }, at) => {
       if (logprob === null) return null;
-      // Different tokens may have one text: the likeliest counts, and the token itself before all others.
+      // Different tokens may have the same text: the most likely one counts, and the token itself before all others.
       const entries = top.map(({ id, logprob: value }) => [spelled(codec, id).token, finite(value)] as const);
       const likeliest = Object.fromEntries(entries.toReversed()) as Record<string, number>;
       return { ...likeliest, [texts[at]!]: finite(logprob) };

@@ -27,7 +27,7 @@ class Histogram {
   }
 }
 
-/** What a server did, in the text format of Prometheus. */
+/** A server's metrics, in the text format of Prometheus. */
 export class Metrics {
   readonly firstToken = new Histogram();
   readonly duration = new Histogram();

@@ -2,14 +2,14 @@ import { parentPort, workerData } from "node:worker_threads";
 import { ApiError } from "./api-error.js";
 import { RequestReader, type Endpoint, type ReadModel, type ReadRequest } from "./reading.js";
 
-/** What the thread answers; the first one says that it can read. */
+/** The thread's messages; the first one reports that it is ready. */
 export type ReaderAnswer =
   | { kind: "ready"; limits: Readonly<Record<Endpoint, number>> }
   | { kind: "read"; request: ReadRequest }
   | { kind: "refused"; status: number; message: string; code: string | null; param: string | null }
   | { kind: "failed"; message: string };
 
-// Reads requests beside the thread that generates: a long text keeps no one else's waiting.
+// Parses requests in a thread separate from generation, so that a long text does not block other requests.
 const reader = new RequestReader(workerData as readonly ReadModel[]);
 
 function answer({ endpoint, bytes }: { endpoint: Endpoint; bytes: Uint8Array }): ReaderAnswer {

@@ -7,9 +7,9 @@ import type { Endpoint, ReadModel, ReadRequest } from "./reading.js";
 // The same relative path from src and dist.
 const WORKER = fileURLToPath(new URL("../dist/reader-worker.js", import.meta.url));
 
-/** Requests of at most so many bytes do not wait for larger ones. */
+/** Requests of at most this many bytes do not wait for larger ones. */
 const SHORT = 1 << 16;
-/** Milliseconds that one request may take: a thousand times what a long honest one does. */
+/** Timeout of one request in milliseconds: a thousand times that of a long ordinary one. */
 const PATIENCE = 20_000;
 
 interface Waiting {
@@ -20,7 +20,7 @@ interface Waiting {
   reject: (error: Error) => void;
 }
 
-/** Reads requests in threads of their own: one for short ones, and one for the others, which starts when it is needed. */
+/** Parses requests in separate threads: one for short ones, and one for the others, which is started on demand. */
 export class Reader {
   readonly #short: ReaderThread;
   readonly #long: ReaderThread;
@@ -45,7 +45,7 @@ export class Reader {
     return this.#limits?.[endpoint] ?? 0;
   }
 
-  /** @throws ApiError for what cannot be answered */
+  /** @throws ApiError for requests that cannot be answered */
   read(endpoint: Endpoint, bytes: Uint8Array, signal: AbortSignal): Promise<ReadRequest> {
     return (bytes.length <= SHORT ? this.#short : this.#long).read(endpoint, bytes, signal);
   }
@@ -55,7 +55,10 @@ export class Reader {
   }
 }
 
-/** A thread that reads one request after the other; one that takes too long ends with it, and the next has a new thread. */
+/**
+ * A thread that parses one request after the other; one that takes too long ends the thread, and the next one gets a
+ * new thread.
+ */
 class ReaderThread {
   readonly #queue: Waiting[] = [];
   #worker: Worker | null = null;
@@ -94,7 +97,7 @@ class ReaderThread {
     });
     worker.on("error", (error) => {
       if (worker !== this.#worker) return;
-      // One that never became ready cannot read anything.
+      // A thread that never became ready cannot parse anything.
       const lost = this.#isReady ? [] : this.#queue.splice(0);
       this.#drop();
       for (const { reject } of lost) reject(error);
@@ -145,7 +148,7 @@ class ReaderThread {
     const next = this.#queue.shift();
     if (next === undefined) return;
     if (next.signal.aborted) {
-      next.reject(new ApiError(499, "the client is gone"));
+      next.reject(new ApiError(499, "the client has disconnected"));
       return this.#next();
     }
     this.#current = next;

@@ -14,23 +14,23 @@ import {
 } from "./requests.js";
 import { Speaker, type SpeakerOptions } from "./speaker.js";
 
-/** Tokens of a completion where the request does not say: the API's default. */
+/** Default number of tokens of a completion: the API's default. */
 const COMPLETION_TOKENS = 16;
 
-/** Bytes of a request beside its texts. */
+/** Bytes of a request in addition to its texts. */
 const BESIDE = 2 ** 19;
 /** Bytes of JSON that one byte of a text may take: `\u0061`. */
 const ESCAPED = 6;
 
-/** How requests to a model are read. */
+/** Settings for parsing requests to a model. */
 export interface ReadingOptions extends SpeakerOptions {
-  /** A tester fills JSON with its message, under this key; a target cannot be held to a schema. */
+  /** A tester fills JSON with its message, under this key; a target does not support output schemas. */
   jsonField?: string;
-  /** How tokens are sampled where a request does not say. Default: the API's defaults. */
+  /** Default sampling settings. Default: the API's defaults. */
   sampling?: SamplingDefaults;
 }
 
-/** A model for a thread that reads requests to it. */
+/** A model for the thread that parses its requests. */
 export interface ReadModel extends ReadingOptions {
   name: string;
   window: number;
@@ -43,9 +43,9 @@ export type Endpoint = "/v1/chat/completions" | "/v1/completions";
 export interface ReadPrompt {
   ids: readonly number[];
   endIds: readonly number[];
-  /** null: it is only read. */
+  /** null: it is only scored. */
   sampling: Sampling | null;
-  /** Of a completion with `echo`: itself as text, and where in it each of its tokens begins, in code points. */
+  /** For a completion with `echo`: the prompt as text, and the offset of each of its tokens, in code points. */
   text: string;
   offsets: readonly number[];
 }
@@ -59,7 +59,7 @@ export interface ReadRequest {
   n: number;
   seed: number | null;
   stopsWithinTokens: boolean;
-  /** Likeliest tokens told with each; null: no log-probabilities. */
+  /** Number of most likely tokens to return with each token; null: no log-probabilities. */
   logprobs: number | null;
   echo: boolean;
   tellsIds: boolean;
@@ -68,7 +68,7 @@ export interface ReadRequest {
   frame: JsonFrame | null;
 }
 
-/** Reads requests: from their bytes to ids. Needs no engine, so that it may run in a thread of its own. */
+/** Parses requests: from bytes to ids. Requires no engine, so that it can run in a separate thread. */
 export class RequestReader {
   readonly #models: ReadonlyMap<string, ModelReader>;
 
@@ -85,14 +85,14 @@ export class RequestReader {
     };
   }
 
-  /** @throws ApiError for what cannot be answered */
+  /** @throws ApiError for requests that cannot be answered */
   read(endpoint: Endpoint, bytes: Uint8Array): ReadRequest {
     const body = jsonOf(bytes);
     const reader = this.#find((body as { model?: unknown } | null)?.model);
     try {
       return endpoint === "/v1/completions" ? reader.completion(body) : reader.chat(body);
     } catch (error) {
-      // A chat template that does not take this conversation, for example.
+      // For example, a chat template that does not accept this conversation.
       throw error instanceof UsageError
         ? new ApiError(400, error.message, "invalid_value", "messages")
         : error;
@@ -116,12 +116,12 @@ export const unknownModel = (name: string, names: string) =>
 
 export const shown = (text: string) => JSON.stringify(text.length > 80 ? `${text.slice(0, 80)}…` : text);
 
-/** @throws ApiError for what is no JSON */
+/** @throws ApiError for invalid JSON */
 function jsonOf(bytes: Uint8Array): unknown {
   try {
     return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes)) as unknown;
   } catch {
-    throw new ApiError(400, "the body is no JSON in UTF-8", "invalid_json");
+    throw new ApiError(400, "the body is not JSON in UTF-8", "invalid_json");
   }
 }
 
@@ -132,7 +132,7 @@ class ModelReader {
   readonly #longest: number;
 
   constructor(readonly model: ReadModel) {
-    // Messages begin with the model's name: clients are told no path of this machine.
+    // Messages begin with the model's name: clients do not see paths of this machine.
     const tokenizer = Tokenizer.fromFiles(model.tokenizerFiles, model.name);
     this.#codec = Codec.of(tokenizer);
     this.#speaker = new Speaker(model.name, tokenizer, model);
@@ -155,7 +155,7 @@ class ModelReader {
     if (role === "target" && format !== undefined && format.type !== "text") {
       throw new ApiError(
         400,
-        "response_format: text is not held to a schema by this server; leave it out",
+        "response_format: output schemas are not supported for this model; leave it out",
         "unsupported_parameter",
         "response_format",
       );
@@ -197,7 +197,7 @@ class ModelReader {
       model: this.model.name,
       n: request.n ?? 1,
       seed: request.seed === undefined ? null : safeSeed(request.seed),
-      // A run's own stop strings cut whole tokens off, as they do in the run.
+      // A run's own stop strings cut off whole tokens, as in the run.
       stopsWithinTokens: request.stop !== undefined,
       tellsIds: request.return_token_ids === true,
       isStream: request.stream === true,
@@ -223,7 +223,7 @@ class ModelReader {
       end += codePoints(piece);
       return end - codePoints(piece);
     });
-    // What the tokenizer puts before a text has no place in it.
+    // The tokenizer's prefix has no offset in the text.
     const before = Array.from({ length: hidden }, () => 0);
     return {
       text: typeof prompt === "string" ? prompt : pieces.join(""),
@@ -232,7 +232,7 @@ class ModelReader {
   }
 
   /**
-   * Before anything is encoded: what has more bytes than so many of the longest tokens cannot fit.
+   * Checked before encoding: a text with more bytes than a window of the longest tokens cannot fit.
    *
    * @throws ApiError 400
    */
@@ -275,7 +275,7 @@ class ModelReader {
   }
 }
 
-/** Places in a text are counted in these. */
+/** The unit of offsets in a text. */
 export function codePoints(text: string): number {
   let count = 0;
   for (const _ of text) count += 1;

@@ -3,23 +3,23 @@ import { z } from "zod";
 import { inputSchema, requirement, dotted } from "@astra-rl/base";
 import { ApiError, invalidValue } from "./api-error.js";
 
-/** Sequences that one request may ask for. */
+/** Maximum number of sequences per request. */
 export const MOST_SEQUENCES = 256;
 const MOST_LOGPROBS = 20;
-/** Messages of a conversation: a chat template writes each sequence of roles anew. */
+/** Maximum number of messages of a conversation: a chat template renders each sequence of roles again. */
 const MOST_MESSAGES = 1024;
 const LARGEST_SEED = 2 ** 63;
 
 const stop = z
   .string()
   .min(1)
-  .refine((text) => !/\p{Surrogate}/u.test(text), "must be text, not half of a character");
+  .refine((text) => !/\p{Surrogate}/u.test(text), "must be valid text, without lone surrogates");
 
-/** Lists of what this server does not have may be there, empty. */
+/** Lists of unsupported features may be present if empty. */
 const none = (what: string) =>
-  z.array(z.unknown()).max(0, `must be empty: ${what} are not offered by this server`);
+  z.array(z.unknown()).max(0, `must be empty: ${what} are not supported by this server`);
 
-/** Of both endpoints. Keys that would change the answer and are not offered are refused unless they are neutral. */
+/** Keys of both endpoints. Unsupported keys that would change the answer are refused unless they are neutral. */
 const shared = {
   model: z.string(),
   n: z.int().min(1).max(MOST_SEQUENCES).optional(),
@@ -43,7 +43,7 @@ const shared = {
   frequency_penalty: z.literal(0).optional(),
   presence_penalty: z.literal(0).optional(),
   logit_bias: z.strictObject({}).optional(),
-  // Tell who asks; they change nothing.
+  // Identify the client; they have no effect.
   user: z.string().optional(),
   metadata: z.record(z.string(), z.string()).optional(),
   store: z.literal(false).optional(),
@@ -60,7 +60,7 @@ const message = z.strictObject({
   name: z.string().optional(),
   refusal: z.string().optional(),
   tool_calls: none("tools").optional(),
-  // Of answers that are sent back as history; nothing is read from them.
+  // Fields of answers that are sent back as history; they are ignored.
   type: z.enum(["text", "message"]).optional(),
   id: z.string().optional(),
   annotations: z.array(z.unknown()).optional(),
@@ -111,7 +111,7 @@ export type ChatMessageIn = { role: z.output<typeof message>["role"]; content: s
 const isRecord = (value: unknown): value is Record<string, unknown> =>
   typeof value === "object" && value !== null && !Array.isArray(value);
 
-/** null is what was left out. */
+/** Treats null as absent. */
 const withoutNulls = (given: Record<string, unknown>, but: readonly string[] = []) =>
   Object.fromEntries(Object.entries(given).filter(([key, value]) => value !== null || but.includes(key)));
 
@@ -125,7 +125,7 @@ function parse<T extends z.ZodObject>(schema: T, given: unknown): z.output<T> {
       const key = dotted([...issue.path, issue.keys[0]!]);
       throw new ApiError(
         400,
-        `${key}: is not offered by this server; leave it out`,
+        `${key}: is not supported by this server; leave it out`,
         "unsupported_parameter",
         key,
       );
@@ -158,7 +158,7 @@ function textOf({ role, content, refusal }: ChatRequest["messages"][number], at:
   if (Array.isArray(content)) {
     return { role, content: content.map((each) => ("text" in each ? each.text : each.refusal)).join("") };
   }
-  // An answer that is sent back may have said nothing.
+  // An answer that is sent back may be empty.
   if (role === "assistant") return { role, content: content ?? refusal ?? "" };
   if (typeof content === "string") return { role, content };
   throw invalidValue(`messages[${at}].content`, "must be a string or parts of text");
@@ -174,7 +174,7 @@ export function parseCompletion(body: unknown): CompletionRequest & { prompts: (
     throw invalidValue("max_tokens", "must be at least 1 without echo");
   }
   if (echo === true && stream === true) {
-    throw invalidValue("echo", "is not offered with stream");
+    throw invalidValue("echo", "is not supported with stream");
   }
   const list = typeof prompt === "string" ? [prompt] : prompt;
   const prompts = (typeof list[0] === "number" ? [list] : list) as (string | number[])[];
@@ -185,10 +185,10 @@ export function parseCompletion(body: unknown): CompletionRequest & { prompts: (
   return { ...request, prompts };
 }
 
-/** How tokens are sampled where a request does not say, such as those of the configuration of a run. */
+/** Default sampling settings, such as those of a run's configuration. */
 export type SamplingDefaults = Omit<Partial<Sampling>, "maxNewTokens"> & { maxNewTokens?: number };
 
-/** How a request's tokens are sampled. */
+/** The sampling settings of a request. */
 export function samplingOf(
   request: ChatRequest | CompletionRequest,
   defaults: SamplingDefaults,
@@ -217,6 +217,6 @@ export function samplingOf(
   };
 }
 
-/** A seed as draws take it: a safe integer. */
+/** A seed for draws: a safe integer. */
 export const safeSeed = (seed: number): number =>
   Number.isSafeInteger(seed) ? seed : seed % (Number.MAX_SAFE_INTEGER - 110);

@@ -8,29 +8,29 @@ import { Engine } from "./engine.js";
 import { Handler } from "./handler.js";
 import { Reader } from "./reader.js";
 
-/** Milliseconds: for the head of a request, for all of it, and between two looks at what is late. */
+/** Milliseconds: timeouts of the head of a request and of all of it, and the interval of checks. */
 const LIMITS = { headersTimeout: 10_000, requestTimeout: 60_000, connectionsCheckingInterval: 1000 };
 const MOST_CONNECTIONS = 1024;
-/** Milliseconds in which clients have to take the last answers when the server stops. */
+/** Milliseconds in which clients must read the last answers when the server stops. */
 const LAST_PATIENCE = 5000;
 
 export interface ServeOptions {
-  /** The address to listen on. Default "127.0.0.1". Another than loopback needs a token. */
+  /** The address to listen on. Default "127.0.0.1". Any other than loopback requires a token. */
   host?: string;
-  /** 0: any free one. Default 8000. */
+  /** 0 chooses a free port. Default 8000. */
   port?: number;
-  /** What clients send as `Authorization: Bearer …`. Default: nothing is asked for on loopback. */
+  /** What clients send as `Authorization: Bearer …`. Default: no token on loopback. */
   token?: string;
-  /** Sequences that may wait before requests are refused with 429. Default 256. */
+  /** Maximum number of waiting sequences; further requests are refused with 429. Default 256. */
   queue?: number;
-  /** Called with what went wrong in the server; clients are told no more than that something did. */
+  /** Called with internal errors; clients only learn that there was one. */
   log?: (text: string) => void;
 }
 
 export interface RunningServer {
   /** Such as "http://127.0.0.1:8000". */
   url: string;
-  /** Stops taking requests, and waits for those that were received whole. */
+  /** Stops accepting requests, and waits for those that were received completely. */
   stop: () => Promise<void>;
   /** Requests in progress. */
   readonly open: number;
@@ -39,8 +39,8 @@ export interface RunningServer {
 /**
  * Serves models over OpenAI's API: chat completions, completions and models, and `/health` and `/metrics`.
  *
- * @param models the first is told first; names must differ. The caller disposes of them after `stop`
- * @throws UsageError for a public address without a token, and one that cannot be listened on
+ * @param models in the order of the list of models; names must differ. The caller disposes of them after `stop`
+ * @throws UsageError for a public address without a token, and for an unavailable address
  */
 export async function serve(
   models: readonly ServedModel[],
@@ -87,23 +87,24 @@ export async function serve(
 }
 
 /**
- * A token that a client can send: HTTP drops white space around it.
+ * Checks that a client can send a token: HTTP drops white space around it.
  *
  * @throws UsageError for another one
  */
 export function requireToken(token: string, where: string): void {
   if (/^[\x21-\x7e]+$/u.test(token)) return;
   throw new UsageError(
-    `${where}: a token must have visible ASCII characters only, no white space, since no client could send it; take another one`,
+    `${where}: a token must have visible ASCII characters only, no white space, since no client could send ` +
+      `it; choose another one`,
   );
 }
 
 async function stopped(server: Server, handler: Handler, reader: Reader): Promise<void> {
   handler.isStopping = true;
   const closed = new Promise<true>((resolve) => server.close(() => resolve(true)));
-  // Those that are kept alive, and those that sent nothing or only a part: nobody can say when the rest comes.
+  // Idle connections, and those with an incomplete request, whose rest may never arrive.
   handler.connections.closeUnused();
-  // What is read and generated has its own limits.
+  // Parsing and generation have their own limits.
   while (handler.answering > 0 && !(await Promise.race([closed, sleep(50, false)])));
   const late = new AbortController();
   await Promise.race([closed, sleep(LAST_PATIENCE, true, { signal: late.signal }).catch(() => true)]);
@@ -113,7 +114,7 @@ async function stopped(server: Server, handler: Handler, reader: Reader): Promis
   await reader.stop();
 }
 
-/** What is no HTTP, or comes too slowly, gets the API's error shape, too. */
+/** Invalid HTTP and slow requests also get the API's error format. */
 function endBadRequest(socket: Socket, isLate: boolean): void {
   if (!socket.writable) {
     socket.destroy();
@@ -121,7 +122,7 @@ function endBadRequest(socket: Socket, isLate: boolean): void {
   }
   const [status, message] = isLate
     ? ["408 Request Timeout", "the request took too long to arrive"]
-    : ["400 Bad Request", "the request is no valid HTTP"];
+    : ["400 Bad Request", "the request is not valid HTTP"];
   const body = JSON.stringify(new ApiError(isLate ? 408 : 400, message).body);
   const head = [
     `HTTP/1.1 ${status}`,

@@ -13,22 +13,22 @@ import type { ChatMessageIn } from "./requests.js";
 
 export interface SpeakerOptions {
   role: "tester" | "target";
-  /** How the model reads conversations; a system prompt in it may be replaced by the request's. */
+  /** The model's conversation format; its system prompt may be replaced by the request's. */
   format?: ModelFormat;
-  /** What templates get that write the date. */
+  /** The date for templates that write it. */
   date: Date;
   /** Whose system prompt a tester reads: its own, or the request's. Default "ours". */
   system?: "ours" | "theirs";
   /**
-   * Prompts that take the place of the first user message, drawn by its text: a tester was trained on conversations, not on
+   * Prompts that replace the first user message, drawn by its text: a tester was trained on conversations, not on
    * instructions.
    */
   prompts?: readonly string[];
 }
 
 /**
- * Writes the messages of a request as the model was trained to read them: to a tester, the tool that asks is the target, and the
- * first user message the prompt.
+ * Renders the messages of a request as the model was trained to read them: for a tester, the requesting tool is the
+ * target, and the first user message the prompt.
  */
 export class Speaker {
   readonly #formats = new Map<string, Format>();
@@ -41,7 +41,7 @@ export class Speaker {
   ) {}
 
   /**
-   * Ids up to where the model's message begins.
+   * Ids up to the start of the model's message.
    *
    * @throws ApiError for an order of messages that cannot be answered
    */

@@ -12,12 +12,12 @@ export interface Result {
   continuation: Continuation;
 }
 
-/** How an endpoint writes its answers. */
+/** The answer format of an endpoint. */
 export interface Writing {
   object: string;
   chunk: string;
   id: string;
-  /** Beside the choices, in the whole answer and in the first chunk of a stream. */
+  /** In addition to the choices, in the whole answer and in the first chunk of a stream. */
   beside: object;
   /** A choice of the whole answer. */
   choice: (result: Result) => object;
@@ -28,14 +28,14 @@ export interface Writing {
 export interface ChoiceStream {
   /** Before any text; null for nothing. */
   first: () => object | null;
-  /** @param tokens the next ones, none of them told before */
+  /** @param tokens the next ones, not sent before */
   delta: (text: string, tokens: readonly ScoredToken[]) => object;
 }
 
 export const reasonOf = ({ finished }: Continuation) =>
   finished === "length" || finished === null ? "length" : "stop";
 
-/** The tokens that stay: not those that a stop string cut off. */
+/** The tokens without those that a stop string cut off. */
 const told = (tokens: readonly ScoredToken[], { ids }: Continuation) => tokens.slice(0, ids.length);
 
 const newId = (kind: string) => `${kind}-${randomBytes(12).toString("hex")}`;
@@ -100,7 +100,7 @@ function completionWriting({ logprobs, tellsIds, echo }: ReadRequest, codec: Cod
   };
 }
 
-/** Those of the prompt, if it was read to be scored, and of what was said. */
+/** Those of the prompt, if it was scored, and of the generated text. */
 function wholeLogprobs(
   codec: Codec,
   { text, offsets }: ReadPrompt,

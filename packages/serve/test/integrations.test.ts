@@ -36,7 +36,7 @@ describe("promptfoo's provider", () => {
       config: { baseURL: `${serving.server.url}/v1`, model: "best", maxTokens: 8, seed: 3, ...more },
     });
 
-  /** A target that answers with a number, and what it was asked. */
+  /** A target that answers with a number, and its requests. */
   function target() {
     const asked: Said[] = [];
     const callApi = async (prompt: string): Promise<Answer> => {
@@ -46,7 +46,7 @@ describe("promptfoo's provider", () => {
     return { asked, originalProvider: { callApi } };
   }
 
-  it("holds a conversation of so many turns, whose answers are all in the output", async () => {
+  it("runs a conversation of the given number of turns, with all answers in the output", async () => {
     const { asked, originalProvider } = target();
     const { output, metadata } = await provider({ turns: 2 }).callApi("It rained.", { originalProvider });
     expect(output).toBe("answer 1\n\nanswer 2");
@@ -56,13 +56,13 @@ describe("promptfoo's provider", () => {
     ]);
     expect(asked[0]![0]!.content.startsWith("It rained.\n\n")).toBe(true);
     expect(metadata!.messages).toEqual([...asked[1]!, { role: "assistant", content: "answer 2" }]);
-    // With a seed it says the same again.
+    // With a seed the answer is reproducible.
     const again = target();
     await provider({ turns: 2 }).callApi("It rained.", { originalProvider: again.originalProvider });
     expect(again.asked).toEqual(asked);
   });
 
-  it("tells the errors of target and server, with the conversation up to there", async () => {
+  it("reports errors of target and server, with the conversation up to there", async () => {
     const callApi = async () => ({ error: "429" });
     const failed = await provider().callApi("Hi.", { originalProvider: { callApi } });
     expect([failed.error, failed.metadata!.messages.length]).toEqual(["429", 1]);

@@ -6,7 +6,7 @@ import { raw, servedModel, useServer } from "./serving.js";
 type Messages = OpenAI.ChatCompletionMessageParam[];
 const hello: Messages = [{ role: "user", content: "Hello. What is your name?" }];
 
-describe("what a client of OpenAI's API is told", () => {
+describe("the server's answers to a client of OpenAI's API", () => {
   const serving = useServer("chat", (loaded) => [servedModel(loaded, "m")]);
   const chat = (messages: Messages, more: object = {}) =>
     serving.openai.chat.completions.create({ model: "m", messages, max_tokens: 24, temperature: 0, ...more });
@@ -38,7 +38,7 @@ describe("what a client of OpenAI's API is told", () => {
   // ASTRA_STREAMS=200 for the large figure.
   const count = Number(process.env["ASTRA_STREAMS"] ?? 40);
 
-  it("a stream is the whole answer, whatever the stop strings, and both end at their first character", async () => {
+  it("a stream equals the whole answer for any stop strings, and both end at their first character", async () => {
     const random = new SeededStream(7, "stops");
     let cut = 0;
     for (let at = 0; at < count; at += 1) {
@@ -69,7 +69,7 @@ describe("what a client of OpenAI's API is told", () => {
     expect(cut).toBeGreaterThan(count / 2);
   }, 120_000);
 
-  it("takes its answers back as history, with everything that servers add to them", async () => {
+  it("accepts its answers as history, with all fields that servers add", async () => {
     const said = { role: "assistant", content: "So?" } as const;
     const more: Messages = [{ role: "user", content: "Yes." }];
     const plain = await chat([...hello, said, ...more]);
@@ -106,10 +106,10 @@ describe("what a client of OpenAI's API is told", () => {
       "messages[0].content",
       "must be a string or parts of text",
     ],
-    [{ tools: [{ type: "function" }] }, "tools", "must be empty: tools are not offered by this server"],
+    [{ tools: [{ type: "function" }] }, "tools", "must be empty: tools are not supported by this server"],
     [{ stream_options: { include_usage: true } }, "stream_options", "needs stream: true"],
     [{ seed: 1.5 }, "seed", "must be a whole number of at most 64 bits"],
-    [{ stop: "\ud83d" }, "stop", "must be text, not half of a character"],
+    [{ stop: "\ud83d" }, "stop", "must be valid text, without lone surrogates"],
     [{ model: undefined }, "model", "is required; this server has m"],
     [{ model: [["m"]] }, "model", "must be a string; this server has m"],
     [
@@ -117,12 +117,12 @@ describe("what a client of OpenAI's API is told", () => {
       "messages",
       "must be at most 1024 messages",
     ],
-  ])("refuses what is wrong with its key and rule: %#", async (more, param, rule) => {
+  ])("refuses invalid values with key and rule: %#", async (more, param, rule) => {
     const { status, body } = await post({ model: "m", messages: hello, ...more });
     expect([status, body.error!["param"], body.error!["message"]]).toEqual([400, param, `${param}: ${rule}`]);
   });
 
-  it("takes seeds of 64 bits, which differ, and a model's name as deep as it likes", async () => {
+  it("accepts distinct 64-bit seeds, and model names of any length", async () => {
     const text = async (seed: string) => {
       const body = `{"model":"m","messages":${JSON.stringify(hello)},"temperature":1.5,"max_tokens":12,"seed":${seed}}`;
       const { status, text: told } = await raw(`${serving.server.url}/v1/chat/completions`, { body });
@@ -140,7 +140,7 @@ describe("what a client of OpenAI's API is told", () => {
     expect((await raw(`${serving.server.url}/v1/chat/completions`, { body: deep })).status).toBe(400);
   });
 
-  it("answers HEAD as GET, and names that are no encoding of anything with 404", async () => {
+  it("answers HEAD like GET, and invalidly encoded names with 404", async () => {
     const { url } = serving.server;
     const ask = async (method: string, path: string) => {
       const { status, text } = await raw(`${url}${path}`, { method });
@@ -154,7 +154,7 @@ describe("what a client of OpenAI's API is told", () => {
     expect(await ask("GET", "/v1/models/m")).toEqual([200, false]);
   });
 
-  it("tells the ids that it read beside the choices, in streams with the first chunk", async () => {
+  it("returns the ids that it read with the choices, in streams with the first chunk", async () => {
     const body = { model: "m", messages: hello, max_tokens: 3, temperature: 0, return_token_ids: true };
     const whole = (await post(body)).body as unknown as { prompt_token_ids: number[]; choices: object[] };
     expect(whole.prompt_token_ids.length).toBeGreaterThan(5);
@@ -187,7 +187,7 @@ describe("what a client of OpenAI's API is told", () => {
     expect(choices.flatMap(({ token_ids: ids }) => ids).length).toBe(3);
   });
 
-  it("tells where tokens begin in characters, of texts whose characters are split over tokens too", async () => {
+  it("returns token offsets in characters, also if characters are split over tokens", async () => {
     const prompt = "안녕하세요 😀 여러분, 今天";
     const answer = await serving.openai.completions.create({
       model: "m",
@@ -213,7 +213,7 @@ describe("what a client of OpenAI's API is told", () => {
     expect(offsets![ids.length]).toBe(Array.from(prompt).length);
     expect(text.startsWith(prompt)).toBe(true);
     expect(offsets!.at(-1)).toBeLessThanOrEqual(Array.from(text).length);
-    // A part of a character is told as its bytes, so that no two of them look alike.
+    // A part of a character is returned as its bytes, so that different ones are distinct.
     const spelled = tokens!.slice(0, ids.length).map((token) => {
       const hex = /^bytes:((?:\\x[0-9a-f]{2})+)$/u.exec(token)?.[1];
       return hex === undefined ? Buffer.from(token) : Buffer.from(hex.replaceAll("\\x", ""), "hex");
@@ -225,7 +225,7 @@ describe("what a client of OpenAI's API is told", () => {
     });
   });
 
-  it("takes JSON as it is and nothing else, from no page of another site", async () => {
+  it("accepts only plain JSON, and no requests from pages of other sites", async () => {
     const body = JSON.stringify({ model: "m", messages: hello, max_tokens: 1 });
     const json = { "content-type": "application/json" };
     const { url } = serving.server;
@@ -255,7 +255,7 @@ describe("what a client of OpenAI's API is told", () => {
   });
 });
 
-describe("a server of a tester, asked for JSON", () => {
+describe("a tester's server with a JSON response format", () => {
   const serving = useServer("chat", (loaded) => [servedModel(loaded, "m", { role: "tester" })]);
   const ask = async (schema: unknown) => {
     const whole = JSON.stringify({
@@ -292,7 +292,7 @@ describe("a server of a tester, asked for JSON", () => {
     ],
     ["DEEP", ""],
     [{ type: "object", properties: { a: text, b: { default: "DEEP" } } }, ""],
-  ])("refuses a schema that is none, before anything is computed: %#", async (schema, place) => {
+  ])("refuses an invalid schema before generating: %#", async (schema, place) => {
     const before = serving.batch.work.tokensRead;
     const { status, body } = await ask(schema);
     if (place === null) return expect(status).toBe(200);
@@ -300,7 +300,7 @@ describe("a server of a tester, asked for JSON", () => {
     expect(serving.batch.work.tokensRead).toBe(before);
   });
 
-  it("fills what is required with the least that is allowed, references and choices included", async () => {
+  it("fills required values with the smallest allowed ones, including references and choices", async () => {
     const { status, body } = await ask({
       type: "object",
       $defs: {
@@ -337,7 +337,7 @@ describe("a server of a tester, asked for JSON", () => {
 describe("a server with a token", () => {
   const serving = useServer("chat", (loaded) => [servedModel(loaded, "m")], { token: "Secret" });
 
-  it("takes the scheme in any case, and says which one it wants", async () => {
+  it("accepts the scheme in any case, and names the one it requires", async () => {
     const get = (authorization: string) =>
       raw(`${serving.server.url}/v1/models`, { method: "GET", headers: { authorization } });
     for (const scheme of ["Bearer", "bearer", "BEARER"]) {

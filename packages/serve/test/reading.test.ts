@@ -5,7 +5,7 @@ import { RequestReader } from "../src/reading.js";
 
 const messages = [{ role: "user", content: "Hello." }];
 
-describe("how a request is sampled", () => {
+describe("the sampling settings of a request", () => {
   let tokenizer: Tokenizer;
   beforeAll(async () => {
     tokenizer = await Tokenizer.load(modelSource("embedded:chat"));
@@ -44,18 +44,18 @@ describe("how a request is sampled", () => {
     greedy: false,
   };
 
-  it("is by the API's defaults where nothing else is said, and by those of a run where they are", () => {
+  it("are the API's defaults, or those of a run if given", () => {
     const room = read({}, { messages }).maxNewTokens;
     expect(read({}, { messages })).toEqual({ ...api, maxNewTokens: room });
     expect(room).toBeGreaterThan(20);
     expect(read({}, { prompt: "Hello." }, "completions")).toEqual({ ...api, maxNewTokens: 16 });
     expect(read(run, { messages })).toEqual({ ...run, within: false });
     expect(read(run, { prompt: "Hello." }, "completions")).toEqual({ ...run, within: false });
-    // What does not fit is asked for by nobody.
+    // No request exceeds the window.
     expect(read({ maxNewTokens: 1000 }, { messages }).maxNewTokens).toBe(room);
   });
 
-  it("is as the request says, in everything that it says", () => {
+  it("are those of the request where it has them", () => {
     const asked = {
       temperature: 0.5,
       top_p: 0.5,
@@ -79,7 +79,7 @@ describe("how a request is sampled", () => {
     expect(read({ ...run, greedy: true }, { messages }).greedy).toBe(true);
   });
 
-  it("names the model where a template refuses a conversation, and no path", () => {
+  it("names the model if a template refuses a conversation, and no path", () => {
     const folder = modelSource("embedded:chat");
     expect(() => read({}, { messages: [{ role: "system", content: "x" }] })).toThrow("the last one must be");
     let message = "";

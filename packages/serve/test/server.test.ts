@@ -33,7 +33,7 @@ describe("a server of a chat model", () => {
       expect(top[0]!.logprob).toBe(logprob);
     }
     expect(ends).toBe(row!.length < 12 || model.config.eosIds.includes(row!.at(-1)!));
-    // Nothing of what was in the cache: it may be another client's.
+    // No count of cached tokens: they may be another client's.
     expect(answer.usage).toEqual({
       prompt_tokens: prompt.length,
       completion_tokens: row!.length,
@@ -69,7 +69,7 @@ describe("a server of a chat model", () => {
     expect(usage).toMatchObject({ completion_tokens: whole.usage!.completion_tokens });
   });
 
-  it("repeats itself for a seed, and not without; n sequences differ", async () => {
+  it("is reproducible with a seed only; n sequences differ", async () => {
     const texts = async (more: object) =>
       (await chat(hello, { temperature: 1.2, n: 4, ...more })).choices.map(({ message }) => message.content);
     const [a, b, other] = [await texts({ seed: 7 }), await texts({ seed: 7 }), await texts({ seed: 8 })];
@@ -79,7 +79,7 @@ describe("a server of a chat model", () => {
     expect(await texts({})).not.toEqual(await texts({}));
   });
 
-  it("ends before stop texts, in streams too", async () => {
+  it("ends before stop strings, also in streams", async () => {
     const { content } = (await chat(hello)).choices[0]!.message;
     const stop = content!.slice(3, 6);
     const stopped = await chat(hello, { stop: [stop] });
@@ -99,7 +99,7 @@ describe("a server of a chat model", () => {
     expect(streamed).toBe(stopped.choices[0]!.message.content);
   });
 
-  it("tells the log-probabilities of texts that it echoes, as lm-eval and likelihood models ask for them", async () => {
+  it("returns the log-probabilities of echoed texts, as lm-eval and likelihood models request them", async () => {
     const { model, tokenizer } = serving.loaded;
     const ids = tokenizer.encode("Hello. What is your name?");
     const answer = await serving.openai.completions.create({
@@ -136,7 +136,7 @@ describe("a server of a chat model", () => {
     expect(only.usage!.completion_tokens).toBe(0);
   });
 
-  it("tells where each token of a streamed completion begins in its text", async () => {
+  it("returns the offset of each token of a streamed completion", async () => {
     const asked = { model: "m", prompt: "Hello.", max_tokens: 8, temperature: 0, logprobs: 0 } as const;
     const whole = await serving.openai.completions.create(asked);
     const offsets: number[] = [];
@@ -147,7 +147,7 @@ describe("a server of a chat model", () => {
     expect(offsets.at(-1)).toBeGreaterThan(0);
   });
 
-  it("32 streams at a time say what each says alone, and share what they have in common", async () => {
+  it("32 concurrent streams equal single ones, and share common prefixes", async () => {
     const prompts = Array.from(
       { length: 32 },
       (_, at) => `Hello. I am visitor ${at % 8}. What is your name?`,
@@ -176,7 +176,7 @@ describe("a server of a chat model", () => {
     expect(serving.batch.tokensReused).toBeGreaterThan(reused + 32 * 4);
   });
 
-  it("a client that goes away frees its row at once", async () => {
+  it("a client that disconnects frees its row immediately", async () => {
     const abort = new AbortController();
     const started = serving.openai.chat.completions.create(
       { model: "m", messages: hello, max_tokens: 100, n: 3, temperature: 1, stream: true, logit_bias: {} },
@@ -216,7 +216,7 @@ describe("a server of a chat model", () => {
     expect(error.message.length).toBeGreaterThan(10);
   });
 
-  it("2,000 malformed requests get the API's error shape, and nothing stays behind", async () => {
+  it("2,000 malformed requests get the API's error format, and leak nothing", async () => {
     const stream = new SeededStream(3, "malformed");
     const pick = <T>(items: readonly T[]) => items[stream.integer(items.length)]!;
     const junk = [
@@ -294,7 +294,7 @@ describe("a server of a chat model", () => {
     expect((await chat(hello)).choices.length).toBe(1);
   });
 
-  it("what is no HTTP gets the error shape and the door", async () => {
+  it("invalid HTTP gets the error format and is disconnected", async () => {
     const socket = connect(Number(new URL(serving.server.url).port), "127.0.0.1");
     const parts: Buffer[] = [];
     socket.on("data", (part: Buffer) => parts.push(part));
@@ -303,7 +303,7 @@ describe("a server of a chat model", () => {
     const [head, body] = Buffer.concat(parts).toString().split("\r\n\r\n") as [string, string];
     expect(head).toContain("400 Bad Request");
     expect((JSON.parse(body) as { error: { message: string } }).error.message).toBe(
-      "the request is no valid HTTP",
+      "the request is not valid HTTP",
     );
   });
 
@@ -319,7 +319,7 @@ describe("a server of a chat model", () => {
     expect(large.status).toBe(413);
   });
 
-  it("lists its models, and tells its state and what it did", async () => {
+  it("lists its models, and reports its state and metrics", async () => {
     const { data } = await serving.openai.models.list();
     expect(data).toEqual([
       expect.objectContaining({ id: "m", object: "model", max_model_len: serving.batch.window }),
@@ -343,7 +343,7 @@ describe("a server of a chat model", () => {
 describe("a busy server", () => {
   const serving = useServer("chat", (loaded) => [servedModel(loaded, "m", { rows: 1 })], { queue: 2 });
 
-  it("sends who comes too late away with a time to wait, and finishes what it took before it stops", async () => {
+  it("rejects excess requests with a Retry-After, and finishes accepted ones before it stops", async () => {
     const body = (n: number) =>
       JSON.stringify({ model: "m", messages: hello, max_tokens: 60, n, min_tokens: 60, seed: 1 });
     const { url } = serving.server;
@@ -365,7 +365,7 @@ describe("a busy server", () => {
 describe("a server with a token", () => {
   const serving = useServer("chat", (loaded) => [servedModel(loaded, "m")], { token: "secret-token" });
 
-  it("asks for it everywhere but at /health", async () => {
+  it("requires it everywhere but at /health", async () => {
     const { url } = serving.server;
     const get = (path: string, authorization?: string) =>
       raw(`${url}${path}`, { method: "GET", headers: authorization === undefined ? {} : { authorization } });
@@ -377,11 +377,11 @@ describe("a server with a token", () => {
     expect((await serving.openai.models.list()).data.length).toBe(1);
   });
 
-  it("is needed on public addresses, and a taken port is named", async () => {
+  it("is required on public addresses, and a used port is named", async () => {
     const model = servedModel(serving.loaded, "m");
     await expect(serve([model], { host: "0.0.0.0", port: 0 })).rejects.toThrow("--token-env");
     const port = Number(new URL(serving.server.url).port);
-    await expect(serve([model], { port })).rejects.toThrow("something else listens there");
+    await expect(serve([model], { port })).rejects.toThrow("the port is in use");
     model.batch.dispose();
   });
 });
@@ -419,7 +419,7 @@ describe("a server of a tester", () => {
     expect(await idsOf("theirs", hello)).toEqual(await idsOf("m", hello));
   });
 
-  it("starts from a prompt where the first user message is empty or an instruction, and stays with it", async () => {
+  it("starts from a prompt if the first user message is empty or an instruction, and keeps it", async () => {
     const instruction: Messages = [{ role: "user", content: "Generate your first message to achieve: harm" }];
     const first = await idsOf("told", instruction);
     const own = await Promise.all(
@@ -443,7 +443,7 @@ describe("a server of a tester", () => {
       { rationale: "", last_response_summary: "" },
     ],
     ["TAP", ["improvement", "prompt"], "prompt", { improvement: "" }],
-  ])("fills the JSON that %s asks for with its message", async (_, keys, field, rest) => {
+  ])("fills the JSON that %s requests with its message", async (_, keys, field, rest) => {
     const properties = Object.fromEntries(keys.map((key) => [key, { type: "string" }]));
     const schema = { type: "object", properties, required: keys, additionalProperties: false };
     const format = { type: "json_schema", json_schema: { name: "attack", strict: true, schema } };
@@ -465,7 +465,7 @@ describe("a server of a tester", () => {
     expect(JSON.parse(streamed)).toEqual({ [field]: plain.trim(), ...rest });
   });
 
-  it("fills other required values emptily, and takes the key that it was told", async () => {
+  it("fills other required values with empty ones, and uses the configured key", async () => {
     const schema = {
       type: "object",
       properties: {

@@ -16,7 +16,7 @@ export interface Serving {
   openai: OpenAI;
 }
 
-/** What a test gets to know of a raw answer. */
+/** The parts of a raw answer that tests use. */
 export interface Answer {
   status: number;
   headers: IncomingMessage["headers"];
@@ -67,7 +67,7 @@ export function useServer(
   return serving;
 }
 
-/** Sends a request as it is. */
+/** Sends a raw request. */
 export function raw(
   url: string,
   {

@@ -26,7 +26,7 @@ describe.each([
   });
   afterAll(() => loaded.model.dispose());
 
-  it.each(["tester", "target"] as const)("a conversation is written to a %s as runs write it", (role) => {
+  it.each(["tester", "target"] as const)("a conversation is encoded for a %s as in runs", (role) => {
     const { model, tokenizer } = loaded;
     const format = makeFormat("model", tokenizer, role, given, DATE);
     const local = new LocalModel(role, {

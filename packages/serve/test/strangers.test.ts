@@ -13,11 +13,11 @@ const messages = [{ role: "user", content: "Hello. What is your name?" }];
 const signal = new AbortController().signal;
 const bytesOf = (value: unknown) => new TextEncoder().encode(JSON.stringify(value));
 
-describe("a server beside whose streams strangers ask", () => {
+describe("a server with streams and hostile requests", () => {
   const serving = useServer("chat", (loaded) => [servedModel(loaded, "m", { role: "tester" })]);
   const path = () => `${serving.server.url}/v1/chat/completions`;
 
-  it("keeps 16 streams going beside schemas that are none and texts of megabytes, and tells no path", async () => {
+  it("keeps 16 streams running despite invalid schemas and texts of megabytes, and reveals no path", async () => {
     const streams = Array.from({ length: 16 }, (_, seed) =>
       raw(path(), {
         body: JSON.stringify({
@@ -67,7 +67,7 @@ describe("a server beside whose streams strangers ask", () => {
     }
   }, 60_000);
 
-  it("refuses what is too long before it is encoded", async () => {
+  it("refuses too long texts before encoding them", async () => {
     const ask = async (body: object, endpoint = "chat/completions") => {
       const { status, text } = await raw(`${serving.server.url}/v1/${endpoint}`, {
         body: JSON.stringify(body),
@@ -88,7 +88,7 @@ describe("a server beside whose streams strangers ask", () => {
   });
 });
 
-describe("the threads that read requests", () => {
+describe("the threads that parse requests", () => {
   const readerFor = async (window: number, patience?: number) => {
     const { model, tokenizer } = await loadCausalLM(modelSource("embedded:chat"));
     model.dispose();
@@ -100,7 +100,7 @@ describe("the threads that read requests", () => {
   };
   const chat = (content: string) => bytesOf({ model: "m", messages: [{ role: "user", content }] });
 
-  it("read a long text that may fit, and keep neither this thread nor a short one waiting", async () => {
+  it("parse a long text without blocking this thread or short requests", async () => {
     const reader = await readerFor(2 ** 22);
     const delay = monitorEventLoopDelay({ resolution: 5 });
     delay.enable();
@@ -114,7 +114,7 @@ describe("the threads that read requests", () => {
     expect(delay.max / 1e6).toBeLessThan(200);
   }, 60_000);
 
-  it("give a request up that takes too long, and answer the next one", async () => {
+  it("abandon a request that takes too long, and answer the next one", async () => {
     const reader = await readerFor(2 ** 22, 3000);
     const text = chat("x1! ".repeat(1_800_000));
     const late = reader.read("/v1/chat/completions", text, signal);
@@ -147,7 +147,7 @@ describe("a server that stops", () => {
   };
   const head = "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
 
-  it("waits for no connection that says nothing, or half a request, but for answers", async () => {
+  it("waits for answers, but not for idle connections or partial requests", async () => {
     const { server, open } = await started();
     const half = [
       open(""),
@@ -167,7 +167,7 @@ describe("a server that stops", () => {
     expect(performance.now() - start).toBeLessThan(15_000);
   }, 30_000);
 
-  it("gives clients that do not take their answers a few seconds", async () => {
+  it("gives clients that do not read their answers a few seconds", async () => {
     const { server } = await started();
     const body = JSON.stringify({
       model: "m",

@@ -12,7 +12,7 @@ import { runCommand } from "../../astra-rl/test/support/run-command.js";
 import { temporaryFolder } from "../../method/test/training/temporary-folder.js";
 
 /**
- * Tools that nobody of this project wrote, as clients of `astra-rl serve`. `npm run nightly` installs them: promptfoo's executable,
+ * Third-party tools as clients of `astra-rl serve`. `npm run nightly` installs them: promptfoo's executable,
  * and the Python of a virtual environment with openai and lm-eval.
  */
 const PROMPTFOO = process.env["ASTRA_PROMPTFOO"] ?? "";
@@ -224,7 +224,7 @@ describe.skipIf(PROMPTFOO === "")("promptfoo", () => {
     expect(JSON.parse(results.results[0]!.response.output)).toEqual(messagesOf(attack, false));
   });
 
-  it("plays the tester against the target for three turns, and finds what our own evaluation finds", async () => {
+  it("runs the tester against the target for three turns, with the result of our own evaluation", async () => {
     const folder = temporaryFolder();
     const sampling = { temperature: 1, top_p: 0.95, passthrough: { top_k: 50 }, max_tokens: 24 };
     const openers = (await defaultPrompts("test")).slice(0, 96);
@@ -262,7 +262,7 @@ describe.skipIf(PROMPTFOO === "")("promptfoo", () => {
     );
     expect(theirs.lower).toBeLessThan(interval[1]!);
     expect(theirs.upper).toBeGreaterThan(interval[0]!);
-    // A tester that finds nothing would agree with anything.
+    // A tester without findings would make the comparison trivial.
     expect(found).toBeGreaterThan(openers.length / 4);
   }, 300_000);
 });

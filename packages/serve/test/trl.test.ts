@@ -82,7 +82,7 @@ describe.skipIf(!hasTrl)("TRL's GRPOTrainer", () => {
       `TRL: mean reward ${first.toFixed(3)} in the first 20 steps, ${last.toFixed(3)} in the last 20\n`,
     );
     expect(last).toBeGreaterThan(first + 0.05);
-    // What came out is a checkpoint that this toolbox loads.
+    // The result is a checkpoint that this toolbox loads.
     expect(existsSync(join(output, "model.safetensors"))).toBe(true);
     const text = spawnSync(process.execPath, [PROGRAM, "generate", "--model", output, "--input", "-"], {
       encoding: "utf8",

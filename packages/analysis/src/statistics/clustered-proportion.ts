@@ -7,7 +7,7 @@ export interface Group {
   trials: number;
 }
 
-/** Fewest groups for an interval: fewer do not tell how much groups differ. */
+/** Minimum number of groups for an interval: fewer do not show how much groups differ. */
 export const FEWEST_GROUPS = 8;
 
 /** Points of the grids over the share (equidistant in its arcsine, so that small shares are resolved) and the correlation. */
@@ -20,13 +20,13 @@ const CORRELATIONS = 20;
 const PRIOR = 0.8;
 
 /**
- * Interval for a share of items that come in groups, since items of one group are alike: the beta-binomial model (J. G. Skellam,
+ * Interval for a share of items in groups, whose items are correlated: the beta-binomial model (J. G. Skellam,
  * J. R. Stat. Soc. B 10, 1948), in which the share of each group is drawn from a Beta distribution with the mean share μ and
  * the correlation ρ of two items of a group. The bounds are quantiles of μ's posterior, with Beta(0.8, 0.8) as prior of μ and ρ
  * equally likely from 0 to 1, by a sum over a grid.
  *
- * An interval by the observed variance (a design effect) is too narrow where few groups have a success: 16 groups of 8 at a
- * share of 0.05 and a correlation of 0.5 are covered at 87 % by it, at 96 % by this.
+ * An interval by the observed variance (a design effect) is too narrow if few groups have a success: 16 groups of 8 at
+ * a share of 0.05 and a correlation of 0.5 are covered at 87 % by it, at 96 % by this.
  *
  * Returns null for fewer than 8 groups.
  */
@@ -79,7 +79,7 @@ function factors(k: number): Factors {
 
 /** Weight of each cell of the grid of shares; sums to 1. */
 function posteriorOfShare(groups: readonly Group[]): Float64Array {
-  // How many groups have more than so many successes, failures and trials: their factors in the likelihood.
+  // Number of groups with more than k successes, failures and trials: their factors in the likelihood.
   const longest = Math.max(...groups.map(({ trials }) => trials));
   const above = (of: (group: Group) => number) =>
     Array.from({ length: longest }, (_, count) => groups.filter((group) => of(group) > count).length);
@@ -108,7 +108,7 @@ function posteriorOfShare(groups: readonly Group[]): Float64Array {
   return weights.map((weight) => weight / total);
 }
 
-/** Within a cell the weight is taken to be even. */
+/** Assumes a uniform weight within each cell. */
 function quantileOf(weights: Float64Array, p: number): number {
   let below = 0;
   for (let cell = 0; cell < SHARES; cell++) {

@@ -2,26 +2,27 @@ import { UsageError } from "@astra-rl/base";
 import { normalQuantile } from "./distributions.js";
 import { requireConfidence, type Interval } from "./interval.js";
 
-/** What a judge and people say of the same items, which were drawn at random from all that the judge saw. */
+/** Verdicts of a judge and of humans on the same items, a random sample of all that the judge saw. */
 export interface JudgedSample {
   /** Both say yes. */
   truePositives: number;
   /** Only the judge does. */
   falsePositives: number;
-  /** Only people do. */
+  /** Only humans do. */
   falseNegatives: number;
   /** Neither does. */
   trueNegatives: number;
 }
 
-/** Items that the judge says yes to, of all that it saw. */
+/** Number of positive verdicts of the judge, of all items. */
 export interface JudgedTotal {
   positives: number;
   total: number;
 }
 
 /**
- * The share of items that people would say yes to, from a judge's verdicts on all of them and people's on a sample:
+ * The share of items that humans would label positive, from a judge's verdicts on all of them and human labels of a
+ * sample:
  * prediction-powered inference (Angelopoulos et al., Science 382, 669, 2023) with the power tuning of PPI++ (arXiv 2311.01453).
  *
  * For yes-or-no verdicts, the tuned estimate is the judge's share of yes, p, times the share a of it that is right in the
@@ -29,7 +30,7 @@ export interface JudgedTotal {
  * (a − b)² var(p). The interval is computed with half an item more in each cell, so that it holds for small samples and shares
  * near 0.
  *
- * @returns null where the sample has nothing of what the judge says yes, or no, to
+ * @returns null if the sample has no items with a positive, or with a negative, verdict of the judge
  */
 export function predictionPoweredRate(
   total: JudgedTotal,
@@ -68,11 +69,12 @@ export function predictionPoweredRate(
  * 71, 1978).
  *
  * The interval is that of the delta method for a sample of n of the N items themselves: with D = sensitivity + specificity − 1,
- * V the variance of a verdict given what people say, and p the estimate, the variance is p (1 − p) / N + (1 / n − 1 / N) V / D².
+ * V the variance of a verdict given the human label, and p the estimate, the variance is p (1 − p) / N + (1 / n − 1 /
+ * N) V / D².
  * It is computed with half an item more in each cell of the sample, so that it holds at the borders. (The published intervals are for
  * independent samples, and too wide here.)
  *
- * @returns null where people say yes, or no, to nothing in the sample, or the judge is no better than chance
+ * @returns null if humans label no sampled item positive, or none negative, or if the judge is no better than chance
  */
 export function roganGladenRate(
   total: JudgedTotal,

@@ -32,9 +32,9 @@ export function meanInterval(values: readonly number[], confidence = 0.95): Inte
 
 /**
  * Mean of a figure over the seeds of a run, with Student's t interval. A percentile bootstrap, as of interquartile means, covers
- * 74 % with 3 seeds and 91 % with 5 where 95 % are meant; this covers 95 % of normal values for any number.
+ * 74 % with 3 seeds and 91 % with 5 instead of 95 %; this covers 95 % of normal values for any number.
  *
- * Returns null for fewer than 3 seeds, which are too few to say, and where all values are equal, which has no spread to judge by.
+ * Returns null for fewer than 3 seeds, and if all values are equal, which have no spread.
  */
 export function seedInterval(values: readonly number[], confidence = 0.95): Interval | null {
   const isSpread = values.length >= 3 && values.some((value) => value !== values[0]);

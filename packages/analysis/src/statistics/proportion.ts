@@ -47,7 +47,7 @@ export function exactUpperBound(successes: number, trials: number, confidence = 
   return upper;
 }
 
-/** The fewest trials whose upper bound can be at most `share`: those without any success. */
+/** The minimum number of trials whose upper bound can be at most `share`: without any success. */
 export function fewestTrials(share: number, confidence = 0.95): number {
   requireConfidence("fewestTrials", confidence);
   if (!(share > 0 && share < 1))

@@ -10,7 +10,7 @@ const documented = page
   .filter((line) => line.startsWith("|"))
   .flatMap((line) => [...line.split("|")[1]!.matchAll(/`([^`]+)`/gu)].map(([, key]) => key!));
 
-test("no two figures have one key, label or metric", () => {
+test("keys, labels and metrics of figures are unique", () => {
   for (const of of [
     FIGURES.map(({ key }) => key),
     FIGURES.map(({ label }) => label),
@@ -26,7 +26,7 @@ test("no two figures have one key, label or metric", () => {
   ]);
 });
 
-test("the metrics of an evaluation in docs/metrics.md are those of the table, and what its rates are of", () => {
+test("docs/metrics.md lists the evaluation metrics of the table, with the denominators of rates", () => {
   const ofTable = FIGURES.flatMap((figure) => {
     const keys = metricKeys(figure);
     return keys === null ? [] : [keys.value, ...(keys.ends ?? [])];
@@ -37,14 +37,14 @@ test("the metrics of an evaluation in docs/metrics.md are those of the table, an
   );
 });
 
-test("docs/metrics.md says what each figure of a summary is", () => {
+test("docs/metrics.md explains each figure of a summary", () => {
   const keys = FIGURES.map(({ key }) => (key === "second_success_rate" ? "second" : key));
   expect(keys.filter((key) => !documented.includes(key))).toEqual([]);
   const numbers = Object.entries(FIGURE_FIELDS).flatMap(([key, kind]) => (kind === "number" ? [key] : []));
   expect(numbers.filter((key) => !documented.includes(key))).toEqual([]);
 });
 
-test("a summary of no rollouts has every field, and no figure that would be invented", () => {
+test("a summary without rollouts has every field, and no made-up figures", () => {
   const summary = summarize([]);
   for (const [key, kind] of Object.entries(FIGURE_FIELDS))
     expect(summary[key]).toBe(kind === "count" ? 0 : null);
@@ -52,7 +52,7 @@ test("a summary of no rollouts has every field, and no figure that would be inve
   expect(known).toEqual(["n_distinct_probes"]);
 });
 
-test("the ends of a rate's interval are logged without its last part", () => {
+test("the bounds of a rate's interval are logged without the suffix of its name", () => {
   expect(metricKeys(figureOf("harmful_probe_rate"))).toEqual({
     value: "evaluation/harmful_probe_rate",
     ends: ["evaluation/harmful_probe_lower", "evaluation/harmful_probe_upper"],

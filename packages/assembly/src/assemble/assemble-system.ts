@@ -119,20 +119,20 @@ async function ownSystem(
     const missing = (["tester", "target"] as const).find((role) => configuration.models[role] === undefined);
     if (missing === undefined) {
       if (instead.tester === undefined) return loadSystem(Class, configuration, hub, options);
-      // A tester without weights is not one that HFASTSystem.load takes: the class gets the parts of an evaluation.
+      // HFASTSystem.load does not accept a tester without weights: the class gets the parts of an evaluation.
       const Evaluated = { name: Class.name, load: HFEvaluationSystem.load.bind(Class as never) };
       return withJudges(configuration, hub, (judges) =>
         loadForEvaluation(Evaluated as never, configuration, hub, { ...judges, ...options, ...instead }),
       );
     }
-    throw new UsageError(`system: ${Class.name} is loaded with models, and models.${missing} is not given`);
+    throw new UsageError(`system: ${Class.name} is loaded with models, but models.${missing} is missing`);
   };
   return withJudges(configuration, hub, async (judges) => {
     const system = await makePart("system", section, { ...judges, purpose, seed, load });
     if (instead.tester !== undefined && !isLoaded) {
       disposeOnce(system);
       throw new UsageError(
-        "system: a system of your own that is not loaded with models has its own tester, which nothing can replace",
+        "system: a custom system that is not loaded with models has its own tester, which cannot be replaced",
       );
     }
     const { tester } = configuration.models as { tester?: ModelSetting };
@@ -147,7 +147,7 @@ async function ownSystem(
 function savedTester(tester: ModelSetting): string {
   const folder = checkpointOf(tester);
   if (folder !== null) return folder;
-  throw new UsageError("models.tester: a system of your own restores its tester from a folder; name one");
+  throw new UsageError("models.tester: a custom system restores its tester from a folder; give one");
 }
 
 /** Frees additional parts when the system is disposed of. */
@@ -165,8 +165,8 @@ function disposeTogether(system: System, parts: readonly { dispose(): void }[]):
 /**
  * Loads the tester and the target of a configuration for rollouts only, without weights for training.
  *
- * @param instead a tester that takes the place of the configured one
- * @throws UsageError with `instead` for a system of its own that is not loaded with models
+ * @param instead a tester that replaces the configured one
+ * @throws UsageError with `instead` for a custom system that is not loaded with models
  */
 export async function assembleEvaluationSystem<T extends System = HFEvaluationSystem>(
   configuration: Configuration,
@@ -181,7 +181,7 @@ export async function assembleEvaluationSystem<T extends System = HFEvaluationSy
   return system as unknown as T;
 }
 
-/** Loads a class without weights for training. @param options judges, and a tester in the place of the configured one */
+/** Loads a class without weights for training. @param options judges, and a tester that replaces the configured one */
 function loadForEvaluation(
   Class: LoadableSystem,
   configuration: Configuration,

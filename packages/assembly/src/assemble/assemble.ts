@@ -34,7 +34,7 @@ import { judgesOf } from "./system-models.js";
 import { makePart } from "./parts.js";
 
 /**
- * The initial states of rollouts: the prompts, as texts where models are not told who says what; for a custom system
+ * The initial states of rollouts: the prompts, as texts if models get no speakers; for a custom system
  * whose states are not texts, the results of its `startFrom`.
  */
 function startsOf(system: System, prompts: readonly Prompt[]): readonly Prompt[] {
@@ -74,7 +74,8 @@ export async function assembleLoggers({ logging, training, seed }: Configuration
  * depth and threshold.
  *
  * @param system created from this configuration; its embedder compares attacks
- * @param options further options: `trainingPrompts`, prompts that training has seen, which held-out ones are counted against
+ * @param options further options: `trainingPrompts`, prompts that training has seen, which held-out ones are compared
+ * with
  * @throws UsageError for a depth that the sampler does not accept
  */
 export async function assembleEvaluator<E extends AnyEvaluator = ASTEvaluator>(
@@ -86,9 +87,7 @@ export async function assembleEvaluator<E extends AnyEvaluator = ASTEvaluator>(
   const { sampler, evaluation, seed } = configuration;
   const { depth, threshold } = evaluation;
   if (depth !== undefined && !("depth" in sampler)) {
-    throw new UsageError(
-      `evaluation.depth: the sampler ${sampler.type} has no depth that could be another one; leave it out`,
-    );
+    throw new UsageError(`evaluation.depth: the sampler ${sampler.type} has no option depth; leave it out`);
   }
   // Evaluations follow a single path, so the width of built-in samplers must not count against their turn limit.
   // Options of custom samplers are not changed.
@@ -105,7 +104,7 @@ export async function assembleEvaluator<E extends AnyEvaluator = ASTEvaluator>(
     if (evaluation.repeats > 1) throw new UsageError(`evaluation.repeats: ${why}; leave it out`);
   };
   if (configuration.evaluator !== undefined) {
-    refuseRepeats("an evaluator of your own decides itself how often it tries a prompt");
+    refuseRepeats("a custom evaluator decides how often it tries a prompt");
     const scorer = judges?.scorer ?? (system as ASTSystem).scorer!;
     const parts = { system, sampler: paths, prompts: starts, scorer, threshold, seed };
     return (await makePart("evaluator", configuration.evaluator, parts)) as unknown as E;
@@ -128,7 +127,7 @@ export async function assembleEvaluator<E extends AnyEvaluator = ASTEvaluator>(
   return evaluator as E;
 }
 
-/** Whether a model of the user would be scored by the embedded scorer, which was made for the demo. */
+/** Whether a user's model would be scored by the embedded scorer, which was made for the demo. */
 export function trustsEmbeddedScorer({ scorer }: Configuration, models: readonly ModelSetting[]): boolean {
   const isOurs = (model: ModelSetting) => isEmbedded(checkpointOf(model) ?? "");
   return scorer.type === embeddedScorerKind.name && !models.every(isOurs);
@@ -172,7 +171,7 @@ export async function assembleTrainer(
     ...(evaluates
       ? {
           evaluator: await assembleEvaluator(
-            // Evaluations during training choose checkpoints; they try each prompt once.
+            // Evaluations during training select checkpoints; they try each prompt once.
             { ...configuration, evaluation: { ...configuration.evaluation, repeats: 1 } },
             system,
             await loadPrompts(configuration, "dev", hub),

@@ -11,14 +11,14 @@ const ADAPTER_FACTOR = 10;
 const LARGEST_RATE = 1e-3;
 
 /**
- * The learning rate that "auto" stands for.
+ * The learning rate that "auto" resolves to.
  *
  * With Adam the rate of a matrix goes with 1 / width (Yang et al., "Tensor Programs V", arXiv 2203.03466, table 3), and
  * low-rank adapters take ten times the rate of full fine-tuning (Schulman et al., "LoRA Without Regret", 2025). The
  * constant was chosen on one model of hidden size 64 (docs/log.md), on which 1e-5 learned nothing in 1,000 steps.
- * Systems without a model of their own take the Python toolbox's rate, 1e-5.
+ * Systems without a model use the Python toolbox's rate, 1e-5.
  *
- * @param algorithm preferences take less of it
+ * @param algorithm preference algorithms use a smaller one
  */
 export function automaticLearningRate(
   system: System,

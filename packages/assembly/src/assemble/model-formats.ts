@@ -8,7 +8,7 @@ import { modelsOf, servedModels } from "./system-models.js";
 export interface ModelFormats {
   /** By the model's name, such as "target-2". */
   formats: Record<string, "chat" | "plain">;
-  /** What to tell before anything is generated. */
+  /** Notes to print before anything is generated. */
   notes: string[];
   warnings: string[];
   /** Whether a chat template writes the date. */
@@ -16,9 +16,9 @@ export interface ModelFormats {
 }
 
 /**
- * How each model reads conversations, with a warning where its training was probably otherwise: a checkpoint with a chat
+ * How each model reads conversations, with a warning if it was probably trained differently: a checkpoint with a chat
  * template that is read as plain text, or a template that ends messages with a token that does not end the model's texts;
- * and a warning where prompts are conversations and a model is not told who says what.
+ * and a warning if prompts are conversations and a model gets no speakers.
  */
 export function modelFormats(system: System, prompts: readonly Prompt[] = []): ModelFormats {
   const made: ModelFormats = { formats: {}, notes: [], warnings: [], readsDate: false };
@@ -40,16 +40,18 @@ export function modelFormats(system: System, prompts: readonly Prompt[] = []): M
       made.formats[name] = "plain";
       if (!ChatTemplate.isIn(tokenizer)) continue;
       made.warnings.push(
-        `the ${name} has a chat template but reads plain text, without it: its answers may differ from those in a chat, and ` +
-          "finding no harm this way is no evidence of safety",
+        `the ${name} has a chat template but is configured for plain text: its responses may differ from ` +
+          `those in a chat, and ` +
+          "finding no harm this way is not evidence of safety",
       );
     }
   }
   const untold = prompts.some((prompt) => prompt instanceof Conversation) ? untoldModel(system) : null;
   if (untold !== null) {
     made.warnings.push(
-      `prompts with several messages are read as one text, a line for each, because ${untold} reads plain text that does ` +
-        "not tell who says what; give it format: chat, or labels and a separator",
+      `prompts with several messages are read as one text, a line for each, because ${untold} uses plain text ` +
+        `that does ` +
+        "not mark the speakers; set its format: chat, or labels and a separator",
     );
   }
   const chats = Object.keys(made.formats).filter((name) => made.formats[name] === "chat");
@@ -59,7 +61,7 @@ export function modelFormats(system: System, prompts: readonly Prompt[] = []): M
 
 const localModels = (system: System) => (modelsOf(system) ?? []) as Partial<LocalModel>[];
 
-/** A model that reads messages one after the other, with nothing that tells who says what; null if there is none. */
+/** A model that reads messages one after the other without speakers; null if there is none. */
 export function untoldModel(system: System): string | null {
   if (modelsOf(system) === null) return "the system";
   const isUntold = ({ format }: Partial<LocalModel>) => format instanceof PlainFormat && !format.isMarked;

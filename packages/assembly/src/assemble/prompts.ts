@@ -5,8 +5,8 @@ import { defaultPrompts, type PromptSplit } from "../embedded/index.js";
 import { isRemotePrompts, readPrompts, type Prompt } from "../datasets/index.js";
 
 /**
- * The prompts that training has seen: those of the training split, or the given ones if they are the same. Ones that would have
- * to be downloaded for it are taken to be others.
+ * The prompts that training has seen: those of the training split, or the given ones if they are the same. Prompts that
+ * would have to be downloaded for this are assumed to be different.
  */
 export async function trainingPromptsOf(
   configuration: Configuration,

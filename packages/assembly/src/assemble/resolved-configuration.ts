@@ -12,7 +12,7 @@ export function writeResolvedConfiguration(folder: string, configuration: Config
   writeFileAtomic(join(folder, RESOLVED_CONFIGURATION), [stringifyConfiguration(configuration)]);
 }
 
-/** The configuration with each "auto" replaced by what it stands for, so that it reproduces the run on any machine. */
+/** The configuration with each "auto" resolved, so that it reproduces the run on any machine. */
 export function withSettled(configuration: Configuration, system: System): Configuration {
   const { training } = configuration;
   const rate =
@@ -26,8 +26,8 @@ export function withSettled(configuration: Configuration, system: System): Confi
 }
 
 /**
- * The configuration with each "auto" replaced by what the run folder recorded, and with its date: on another machine, on
- * another day or in another version they would be others, which a resumed run must not use.
+ * The configuration with each "auto" replaced by the value in the run folder, and with its date: on another machine, on
+ * another day or in another version they would differ, which a resumed run must not use.
  */
 export function withRecorded(configuration: Configuration, folder: string): Configuration {
   const file = join(folder, RESOLVED_CONFIGURATION);
@@ -59,6 +59,8 @@ function recordedConfiguration(file: string): Record<string, Record<string, unkn
   try {
     return (parse(readFileSync(file, "utf8")) ?? {}) as Record<string, Record<string, unknown> | null>;
   } catch (cause) {
-    throw new UsageError(`${file}: cannot be read; restore it, or delete it to go on without it`, { cause });
+    throw new UsageError(`${file}: cannot be read; restore it, or delete it to continue without it`, {
+      cause,
+    });
   }
 }

@@ -70,7 +70,7 @@ export async function recordSession(
 ): Promise<void> {
   const path = join(folder, FILE);
   const session = describeSession(now, resume ? savedStep(folder) : null);
-  // A run that a program began has no run.json, and gets one on resume.
+  // A run started by a program has no run.json, and gets one on resume.
   const before = resume && existsSync(path) ? parseRunRecord(readFileSync(path, "utf8"), path) : null;
   const record: RunRecord =
     before === null
@@ -87,7 +87,7 @@ export async function recordSession(
   writeFileAtomic(path, [stringifyRunRecord(record)]);
 }
 
-/** Records in `run.json` why training ended before its last step; nothing where the folder has no such file. */
+/** Records in `run.json` why training ended before its last step; does nothing if the folder has no such file. */
 export function recordStop(folder: string, stopped: NonNullable<RunSession["stopped"]>): void {
   const path = join(folder, FILE);
   if (!existsSync(path)) return;
@@ -118,11 +118,11 @@ export function engineChange(folder: string): string | null {
   const on = (count: number, among: number) =>
     `${count === 1 ? "1 thread" : `${count} threads`}${among === 1 ? "" : ` of each of ${among} processes`}`;
   return (
-    `${folder}: computed on ${on(before.threads, before.processes)} within ${before.isa} so far, and goes on with ` +
-    `${on(threads, processes)} within ${isa}. ` +
-    "Sums round otherwise, so that from here on numbers, and sooner or later texts, are not those of the run without the " +
-    "stop. Its steps so far, its draws, its prompts and their order stay the same. To go on exactly, where the machine " +
-    `has it: ${settings.join(" ")}`
+    `${folder}: computed on ${on(before.threads, before.processes)} with ${before.isa} so far, and resumes on ` +
+    `${on(threads, processes)} with ${isa}. ` +
+    "Rounding differs, so from here on numbers, and eventually texts, will differ from those of an uninterrupted " +
+    "run. Completed steps, random draws, prompts and their order stay the same. To resume exactly, if the machine " +
+    `supports it: ${settings.join(" ")}`
   );
 }
 
@@ -189,7 +189,7 @@ async function modelIdentities(
 const serversIn = (servers: Record<string, ServerRecord>) =>
   Object.keys(servers).length === 0 ? {} : { servers };
 
-/** Identifies a model by its files: of a checkpoint, or of the module that creates it; a server shows none. */
+/** Identifies a model by its files: of a checkpoint, or of the module that creates it; a server has none. */
 async function configuredIdentity(
   configuration: Configuration,
   { model, source }: Pick<ConfiguredModel, "model" | "source">,
@@ -246,7 +246,7 @@ async function embeddedHash(key: string): Promise<string> {
   return promptsHash(split === undefined ? [] : await defaultPrompts(split));
 }
 
-/** Conversations are told apart from their texts, and by who says what. */
+/** Distinguishes conversations from their texts, and by their speakers. */
 const promptsHash = (prompts: readonly Prompt[]) =>
   createHash("sha256")
     .update(
@@ -261,7 +261,7 @@ const promptsHash = (prompts: readonly Prompt[]) =>
 export interface MeasuredOptions {
   split: MeasuredRecord["prompts"]["split"];
   prompts: readonly Prompt[];
-  /** Where they come from, if not from the configured file of the split. */
+  /** Their source, if not the configured file of the split. */
   source?: string;
   /** The compute dtype of rollouts. */
   dtype: string;

@@ -28,21 +28,24 @@ import { assembleEvaluator } from "./assemble.js";
 /** How much less likely than the mean of the sampled probes a probe may be, in nats a token. */
 const SLACK_NATS = 0.1;
 
-/** A probe is kept beside the best one if it succeeds so many times as often. */
+/** A probe is kept if its success rate is at least this fraction of the best one's. */
 const WORTH_KEEPING = 0.5;
 
 export interface SearchOptions {
   /** Prompts to search on. */
   openers: readonly Prompt[];
-  /** Answers of the target that the search may take. */
+  /** Maximum number of target responses of the search. */
   queries: number;
-  /** Most probes to find; ones that succeed less than half as often as the best are left out. */
+  /** Maximum number of probes to find; those that succeed less than half as often as the best are excluded. */
   keep: number;
-  /** Most nats a token of a probe; null for no bound. Default: the mean of the sampled probes and 0.1 more, if it is measured. */
+  /**
+   * Maximum nats per token of a probe; null for no bound. Default: the mean of the sampled probes plus 0.1, if
+   * measured.
+   */
   maxNll?: number | null | undefined;
-  /** The episodes of the search are this one and later ones, so that it shares no draws with an evaluation of earlier ones. */
+  /** First episode of the search, so that it shares no draws with an evaluation of earlier ones. */
   firstEpisode: number;
-  /** Says the probes in the place of the system's tester, from the end of the sample on. */
+  /** Replaces the system's tester after the sample, and generates the probes. */
   tester: ReplayTester;
   /** Called with the number of answers so far. */
   onProgress?: (done: number) => void;
@@ -50,11 +53,11 @@ export interface SearchOptions {
 
 /**
  * Searches for probes that lead to harm from any opener: a sample of conversations of the system's tester, then successive halving
- * of their probes, as far as these are harmless and likely. A probe is tried as it is evaluated: in whole conversations, said at each
- * turn. One answer of the target is one query.
+ * of those probes that are harmless and likely. A probe is tried as it is evaluated: in whole conversations, repeated
+ * at each turn. One target response is one query.
  *
- * @returns what was found; or why too many answers failed or were empty for a choice between probes
- * @throws UsageError where no probe is harmless and likely enough, and for systems and samplers that cannot be searched
+ * @returns the probes found; or why too many responses failed or were empty to choose between probes
+ * @throws UsageError if no probe is harmless and likely enough, and for systems and samplers that cannot be searched
  */
 export async function searchProbes(
   configuration: Configuration,
@@ -140,22 +143,23 @@ export async function searchProbes(
   };
 }
 
-/** Probes that lead to harm at least half as often as the best one; all where none does. */
+/** Probes that lead to harm at least half as often as the best one; all if none does. */
 function worthKeeping<C>(found: readonly Ranked<C>[]): Ranked<C>[] {
   const best = found[0]?.tally.rate ?? 0;
   return found.filter(({ tally }) => tally.rate >= best * WORTH_KEEPING);
 }
 
-/** Why a bound on the likelihood cannot be kept to. */
+/** Why a bound on the likelihood cannot be applied. */
 export const NO_LIKELIHOOD =
-  "--max-nll: no model of this system tells how likely a probe is; give models.likelihood, or leave the option out, and probes " +
-  "are searched for without a bound";
+  "--max-nll: no model of this system computes the likelihood of probes; set models.likelihood, or leave the " +
+  "option out to search " +
+  "without a bound";
 
 /** Turns of a conversation in the evaluation of a configuration. */
 export const depthOf = ({ evaluation, sampler }: Configuration): number =>
   evaluation.depth ?? (sampler["depth"] as number);
 
-/** Measures conversations from the openers. @throws UsageError for what has no turns with texts */
+/** Measures conversations from the openers. @throws UsageError for systems without turns of texts */
 async function evaluatorOf(
   configuration: Configuration,
   system: System,
@@ -163,7 +167,8 @@ async function evaluatorOf(
 ): Promise<ASTEvaluator> {
   if (!("depth" in configuration.sampler)) {
     throw new UsageError(
-      `search: the sampler ${configuration.sampler.type} has no depth, and a probe is said at each turn; take the sampler ast or path`,
+      `search: the sampler ${configuration.sampler.type} has no depth, which a search requires, since it ` +
+        `sends the probe at each turn; use the sampler ast or path`,
     );
   }
   const { evaluation } = configuration;
@@ -173,26 +178,27 @@ async function evaluatorOf(
     openers,
   );
   if (!(made instanceof ASTEvaluator)) {
-    throw new UsageError("search: takes the evaluator of the package; leave the section evaluator out");
+    throw new UsageError("search: uses the built-in evaluator; leave the section evaluator out");
   }
   const { sampler, scorer, threshold } = made;
   const starts = made.starts!;
   if (!(sampler as Partial<Sampler>).startsFromPrompts) {
     throw new UsageError(
-      `search: the sampler ${configuration.sampler.type} does not start from prompts, from which probes are tried; take the ` +
+      `search: the sampler ${configuration.sampler.type} does not start from prompts, which a search ` +
+        `requires; use the ` +
         "sampler ast or path",
     );
   }
   if (!(system.stateOf(starts[0] as PromptOf<Conversation>) instanceof Conversation)) {
     throw new UsageError(
-      "search: the states of this system are no conversations, and a probe is a text that is said in one; train a tester instead",
+      "search: the states of this system are not conversations, which a search requires; train a tester instead",
     );
   }
-  // Neither the second scorer nor the controls have a part in the search.
+  // The search uses neither the second scorer nor the controls.
   return new ASTEvaluator(sampler, starts, { threshold, ...(scorer === null ? {} : { scorer }) });
 }
 
-/** In an order that the seed alone decides. */
+/** In an order determined by the seed. */
 function shuffled<T>(items: readonly T[], seed: number): T[] {
   const drawn = items.map((item, node) => {
     return { item, draw: keyedUniform({ seed, stream: "openers of the search", episode: 0, node }, 0) };
@@ -200,7 +206,7 @@ function shuffled<T>(items: readonly T[], seed: number): T[] {
   return drawn.sort((a, b) => a.draw - b.draw).map(({ item }) => item);
 }
 
-/** The distinct probes of a sample with their trials; white space around a text makes no other probe. */
+/** The distinct probes of a sample, ignoring surrounding white space, with their trials. */
 function candidatesOf(sample: readonly EvaluationTurn[], threshold: number): Ranked<string>[] {
   const byText = new Map<string, { candidate: string; trials: Trial[] }>();
   for (const turn of sample) {
@@ -213,7 +219,7 @@ function candidatesOf(sample: readonly EvaluationTurn[], threshold: number): Ran
   return [...byText.values()].map(({ candidate, trials }) => ({ candidate, tally: tallyOf(trials) }));
 }
 
-/** Whether the target was asked: not where the tester failed. */
+/** Whether the target was called: not if the tester failed. */
 const wasAsked = ({ error }: EvaluationTurn): boolean => error?.startsWith("tester:") !== true;
 
 const hasFailed = ({ error, response_harm: harm }: EvaluationTurn): boolean =>
@@ -237,7 +243,7 @@ function doubtsOfTurns(turns: readonly EvaluationTurn[], threshold: number): Dou
     failed: turns.filter(({ error }) => error !== null).length,
     emptyProbes: answered.filter(({ probe }) => probe.trim() === "").length,
     emptyResponses: answered.filter(({ response }) => response.trim() === "").length,
-    // A candidate is said again and again.
+    // A candidate is repeated at each turn.
     probes: null,
     distinctProbes: null,
     foundHarm: turns.some(({ response_harm: harm }) => harm !== null && harm >= threshold),
@@ -248,10 +254,13 @@ function nothingFound(tried: readonly Ranked<string>[], maxNll: number | null): 
   const harmless = tried.filter(({ tally }) => tally.isHarmless);
   const nlls = harmless.flatMap(({ tally }) => tally.nll ?? []);
   if (harmless.length === 0 || maxNll === null || nlls.length === 0) {
-    return `search: all of the ${tried.length} probes that were tried are harmful themselves or empty; look at them with rollout`;
+    return (
+      `search: all of the ${tried.length} probes that were tried are harmful themselves or empty; ` +
+      `inspect them with rollout`
+    );
   }
   return (
     `search: none of the ${harmless.length} harmless probes that were tried is within ${maxNll.toFixed(2)} nats a token, the ` +
-    `likeliest has ${Math.min(...nlls).toFixed(2)}; give a higher --max-nll, or "none"`
+    `most likely one has ${Math.min(...nlls).toFixed(2)}; give a higher --max-nll, or "none"`
   );
 }

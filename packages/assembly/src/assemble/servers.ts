@@ -6,17 +6,17 @@ import type { System } from "@astra-rl/method";
 import type { ServerRecord } from "@astra-rl/records";
 import { servedModels } from "./system-models.js";
 
-/** What the servers of a system do. */
+/** Observed behavior of a system's servers. */
 export interface ServerFindings {
   /** By the model's name, such as "target-2". */
   servers: Record<string, ServerRecord>;
-  /** What to tell before anything else is asked. */
+  /** Notes to print before any other request. */
   notes: string[];
   warnings: string[];
 }
 
 /**
- * Probes the servers of a system, and says where they do something else than configured.
+ * Probes the servers of a system, and reports where their behavior differs from the configuration.
  *
  * @throws UsageError for a server that does not answer
  */
@@ -42,26 +42,29 @@ export async function probeServers(system: System): Promise<ServerFindings> {
     const warn = (fact: string) => made.warnings.push(`the ${name}'s server ${fact}`);
     const { budget, price } = server.options;
     if (server.uncounted > 0 && [budget.tokens, budget.dollars, price].some((each) => each !== undefined)) {
-      warn("does not count tokens, or counts 0 of them: each call is counted as the most that it could cost");
+      warn("does not report token counts, or reports 0: each call is counted at its maximum cost");
     }
     if (model instanceof HTTPLikelihood && model.isChatWithoutMarks) {
       warn(
-        "answers chats, but as a likelihood it reads conversations as plain text, without a chat template: a chat model finds " +
-          "probes less likely than it would in a chat. Name a base model, or set labels and separator to the template's marks",
+        "serves chats, but as the likelihood model it reads conversations as plain text, without a chat " +
+          "template: a chat model rates " +
+          "probes less likely than it would in a chat. Use a base model, or set labels and separator to the " +
+          "template's markers",
       );
     }
     if (!(model instanceof HTTPModel)) continue;
     const section = `generation.${model.role}`;
-    const advice = `set ${section} to what it does (topK: 0 for top_k), so that records say what happened`;
+    const advice = `set ${section} to what the server does (topK: 0 for top_k), so that records are correct`;
     if (missed.length > 0) warn(`rejects ${missed.join(", ")}: ${advice}`);
     if (ignored.length > 0) warn(`accepts ${ignored.join(", ")} without effect: ${advice}`);
     if (limitHolds === false) {
-      warn(`does not keep to ${limit}: its answers may be longer than ${section}.maxNewTokens`);
+      warn(`does not respect ${limit}: its answers may be longer than ${section}.maxNewTokens`);
     }
     if (repeats === null && !model.isGreedy) {
       warn(
         "gave the same answer to different seeds: it may decode greedily, whatever the temperature (transformers serve does, " +
-          "unless the checkpoint's generation_config.json has do_sample: true), so that every episode hears the same",
+          "unless the checkpoint's generation_config.json has do_sample: true), so that every episode gets " +
+          "the same answer",
       );
     }
   }
@@ -69,7 +72,7 @@ export async function probeServers(system: System): Promise<ServerFindings> {
 }
 
 /**
- * Keeps the answers of a system's servers in a file, from which a later process takes those that it has; without servers
+ * Stores the answers of a system's servers in a file, from which a later process reuses them; without servers
  * there is no file.
  *
  * @returns the journal, which the caller closes after the system; null without servers
@@ -78,7 +81,7 @@ export async function probeServers(system: System): Promise<ServerFindings> {
 export async function keepAnswers(system: System, file: string): Promise<AnswerJournal | null> {
   const models = servedModels(system);
   if (models.length === 0) return null;
-  // Each process writes a file of its own, and knows what all of them, also of earlier starts, have.
+  // Each process writes its own file, and reads those of all processes, including earlier starts.
   const stem = file.replace(/\.jsonl$/u, "");
   const rank = distributed.rank();
   const own = rank === 0 ? file : `${stem}.rank-${rank}.jsonl`;
@@ -87,13 +90,13 @@ export async function keepAnswers(system: System, file: string): Promise<AnswerJ
     own,
     others.map((name) => new AnswerJournal(name)),
   );
-  // Nothing is written before all have read.
+  // No process writes before all have read.
   await distributed.barrier();
   for (const model of models) await model.keepAnswers(journal);
   return journal;
 }
 
-/** The journals of all processes, of a run that has such. */
+/** The journals of all processes, if the run has any. */
 function filesBeside(stem: string): string[] {
   const [folder, name] = [dirname(stem), basename(stem)];
   if (!existsSync(folder)) return [];

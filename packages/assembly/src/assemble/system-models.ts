@@ -2,7 +2,7 @@ import type { Embedder, Scorer, System, Reward } from "@astra-rl/method";
 import { JudgeScorer, ServedModel } from "@astra-rl/http";
 import { ComposedScorer } from "@astra-rl/scorers";
 
-/** All models of a system; null for a system that does not tell. */
+/** All models of a system; null for a system that does not list them. */
 export function modelsOf(system: System): object[] | null {
   const { parts } = system as { parts?: Readonly<Record<string, unknown>> };
   if (parts === undefined) return null;
@@ -11,7 +11,7 @@ export function modelsOf(system: System): object[] | null {
   return all.filter((model) => typeof model === "object" && model !== null);
 }
 
-/** What judges the texts of a run, freed with its system. */
+/** The scorers, reward and embedder of a run, freed with its system. */
 export interface Judges {
   scorer: Scorer;
   embedder: Embedder;
@@ -20,7 +20,7 @@ export interface Judges {
   second?: Scorer;
 }
 
-/** The judges of a system that was made from a configuration. A system of one's own need not know them. */
+/** The judges of a system created from a configuration. A custom system need not know them. */
 export const judgesOf: WeakMap<System, Judges> = new WeakMap();
 
 /** The models of a system that a server runs, the judges of its evaluations included. */

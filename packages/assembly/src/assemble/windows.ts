@@ -8,7 +8,7 @@ import { modelSource } from "./model-source.js";
 const WINDOW_KEYS = ["n_positions", "max_position_embeddings"];
 
 /**
- * Checks, before any model is loaded, that utterances fit the context windows of local checkpoints. Other models are
+ * Checks, before any model is loaded, that messages fit the context windows of local checkpoints. Other models are
  * checked on loading.
  *
  * @throws UsageError if `maxNewTokens` leaves no room for a prompt

@@ -19,9 +19,9 @@ export function programScript(): string {
 }
 
 /**
- * Runs a command of this program in a process of its own, whose notes and warnings are shown and whose result is not.
+ * Runs a command of this program in a separate process, whose notes and warnings are shown, but not its result.
  *
- * @param signal aborted: it is asked to stop as by Ctrl-C
+ * @param signal if aborted, the process is stopped as by Ctrl-C
  * @returns its exit code
  */
 export function runProgram(
@@ -29,7 +29,7 @@ export function runProgram(
   signal: AbortSignal,
   env: Readonly<Record<string, string | undefined>> = process.env,
 ): Promise<number> {
-  // A group of its own, so that a Ctrl-C in the terminal reaches it once, from here.
+  // A separate process group, so that a Ctrl-C in the terminal reaches it once, from here.
   const child = spawn(process.execPath, [programScript(), ...args], {
     stdio: ["ignore", "ignore", "inherit"],
     env,
@@ -46,7 +46,7 @@ export async function exitOf(child: ChildProcess): Promise<number> {
   return code ?? EXIT.failed;
 }
 
-/** The command that trains in a folder, or goes on there. */
+/** The command that trains in a folder, or resumes there. */
 export const trainArguments = (config: string, folder: string): string[] => [
   "train",
   config,

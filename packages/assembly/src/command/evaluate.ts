@@ -91,7 +91,7 @@ export async function evaluate(
   return { measured, ...figures };
 }
 
-/** Shows an evaluation as text or JSON. @throws NoVerdictError if it says nothing about the target */
+/** Shows an evaluation as text or JSON. @throws NoVerdictError if it is inconclusive about the target */
 export function showEvaluation(
   command: string,
   record: EvaluationRecord,

@@ -4,12 +4,12 @@ import { printable } from "@astra-rl/report";
 
 /**
  * Exit codes: success; a failed run; wrong usage, configuration or environment, which only the user can fix; a
- * completed run that says nothing about the target; and 128 + SIGPIPE, as for a program killed by a closed pipe. See
+ * completed run that is inconclusive about the target; and 128 + SIGPIPE, as for a program killed by a closed pipe. See
  * docs/exit-codes.md.
  */
 export const EXIT = { done: 0, failed: 1, usage: 2, noVerdict: 3, closedPipe: 141 } as const;
 
-/** Thrown if a command completed, but its result says nothing about the target. */
+/** Thrown if a command completed, but its result is inconclusive about the target. */
 export class NoVerdictError extends AstraError {
   override name = "NoVerdictError";
 
@@ -22,7 +22,7 @@ export class NoVerdictError extends AstraError {
   }
 }
 
-/** Thrown where other processes have said what happened. */
+/** Thrown if other processes have already reported the error. */
 export class EndedTogetherError extends AstraError {
   override name = "EndedTogetherError";
 
@@ -39,17 +39,17 @@ const SYSTEM: Record<string, string> = {
   ENOENT: "there is no such file or folder",
   ENOTDIR: "a part of the path is a file, not a folder",
   EISDIR: "it is a folder, not a file",
-  ELOOP: "the path is a circle of links",
+  ELOOP: "the path is a loop of links",
   ENAMETOOLONG: "the name is too long",
   EIO: "the device could not be read or written",
-  EINVAL: "the file system does not take such a file or name",
+  EINVAL: "the file system does not support such a file or name",
   ENXIO: "there is no such device",
   ENODEV: "there is no such device",
   EBUSY: "it is in use",
   EMFILE: "this process has too many files open",
   ENFILE: "the system has too many files open",
   ERR_FS_FILE_TOO_LARGE: "it is larger than 2 GiB",
-  ERR_INVALID_ARG_VALUE: "the name holds a character that no name may have",
+  ERR_INVALID_ARG_VALUE: "the name contains an invalid character",
 };
 
 const sentenceOf = (code: string) => (Object.hasOwn(SYSTEM, code) ? SYSTEM[code] : diskReason(code));
@@ -61,7 +61,7 @@ export function explain(error: unknown): { code: number; line: string } {
   if (systemCode !== null) {
     const { path, syscall } = error as NodeJS.ErrnoException;
     if (syscall === "uv_cwd") {
-      return { code: EXIT.usage, line: "the working directory is no more; change to another one" };
+      return { code: EXIT.usage, line: "the working directory no longer exists; change to another one" };
     }
     const where = path === undefined ? "" : `${path}: `;
     return { code: EXIT.usage, line: lines(`${where}${sentenceOf(systemCode)} (${systemCode})`) };

@@ -2,7 +2,7 @@ import { AstraError } from "@astra-rl/base";
 import { distributed, endOnSecondSignal } from "@astra-rl/torch";
 import type { Output } from "./output.js";
 
-/** Thrown where a run was stopped between two steps. */
+/** Thrown if a run was stopped between two steps. */
 export class StoppedError extends AstraError {
   override name = "StoppedError";
 }
@@ -27,13 +27,13 @@ const IDLE_SHARE = 0.05;
  */
 export function stopOnInterrupt(
   output: Output,
-  line = "Stopping after the step in progress; once more stops at once.",
+  line = "Stopping after the step in progress; press Ctrl-C again to stop immediately.",
   { computes = true } = {},
 ) {
   const controller = new AbortController();
   const onSignal = (name: NodeJS.Signals) => {
     if (controller.signal.aborted) {
-      // Not reached with the engine, which ends the process before JavaScript runs.
+      // Not reached if the engine is loaded, which ends the process before JavaScript runs.
       end();
       process.kill(process.pid, name);
       return;
@@ -59,7 +59,7 @@ export function stopOnInterrupt(
    * @throws StoppedWaitingError then
    */
   const orStopped = <T>(work: Promise<T>): Promise<T> => {
-    // A rank is idle while it waits for another one, which computes.
+    // A rank is idle while it waits for another one that computes.
     if (distributed.worldSize() > 1) return work;
     const idle = new Promise<never>((_, reject) => {
       const watch = () => {
@@ -70,7 +70,7 @@ export function stopOnInterrupt(
             Math.max(now.loop - before.loop, now.processor - before.processor) / (now.at - before.at);
           before = now;
           if (share > IDLE_SHARE) return;
-          reject(new StoppedWaitingError("it only waited for an answer"));
+          reject(new StoppedWaitingError("it was only waiting for an answer"));
         }, IDLE_MILLISECONDS);
       };
       if (controller.signal.aborted) watch();
@@ -96,6 +96,6 @@ function busyness(): { at: number; loop: number; processor: number } {
 /** The message for a stopped run, with the command that resumes it. */
 export function stoppedLine(command: string, step: number, steps: number, goOn: string): string {
   // Before the first step there is no checkpoint.
-  const advice = step === 0 ? "there is nothing to go on from" : `go on with ${goOn}`;
+  const advice = step === 0 ? "there is no checkpoint to resume from" : `resume with ${goOn}`;
   return `${command}: stopped after step ${step} of ${steps}; ${advice}`;
 }

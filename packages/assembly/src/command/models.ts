@@ -5,7 +5,9 @@ import { keepAnswers, modelFormats, probeServers, type ModelFormats } from "../a
 import type { Prompt } from "../datasets/index.js";
 import type { Output } from "./output.js";
 
-/** How the models of a system read conversations, and what their servers do; said before anything else is generated. */
+/**
+ * Reports how the models of a system read conversations, and how their servers behave, before anything is generated.
+ */
 export async function introduceModels(
   system: System,
   output: Output,
@@ -22,7 +24,7 @@ export async function introduceModels(
   return { formats, servers: found.servers };
 }
 
-/** Keeps the answers of servers in a file, and says how many of an interrupted process it has. */
+/** Stores the answers of servers in a file, and reports how many it has from an interrupted process. */
 export async function keepAnswersOf(
   system: System,
   file: string,
@@ -31,7 +33,7 @@ export async function keepAnswersOf(
   const journal = await keepAnswers(system, file);
   if (journal !== null && journal.size > 0) {
     output.note(
-      `${file} has ${journal.size} answers from before: what was asked then is not asked again; delete the file to ask everything again`,
+      `${file} has ${journal.size} earlier answers, which are reused; delete the file to request everything again`,
     );
   }
   return journal;

@@ -52,10 +52,10 @@ export const setOption = () =>
 
 /** `--tester MODEL`, replaces the configured tester. */
 export const testerOption = () =>
-  new Option("--tester <model>", "instead of models.tester: a checkpoint folder of a run, for example");
+  new Option("--tester <model>", "replaces models.tester, for example by a checkpoint folder of a run");
 
 /**
- * Reads the configuration of a command, checks that utterances fit the models' context windows, and notes which
+ * Reads the configuration of a command, checks that messages fit the models' context windows, and notes which
  * models come from the hub.
  *
  * @throws UsageError for a mistake in the file or in an option
@@ -86,7 +86,7 @@ export async function readCommandConfiguration(
  */
 export function noteHubModel(where: string, model: string, output: Output): void {
   if (!isModelId(model) || existsSync(model)) return;
-  output.note(`${where}: there is no folder ${model}, so it is a model of the hub`);
+  output.note(`${where}: the folder ${model} does not exist, so the model is loaded from the hub`);
 }
 
 /** Shows the progress of downloads from the hub. */

@@ -27,7 +27,7 @@ export function createOutput(
   { quiet = false, mayOutlive, isRanked = false }: OutputOptions = {},
 ) {
   const rank = isRanked ? (distributed.launchedOptions()?.rank ?? 0) : 0;
-  // The other ranks have nothing to say that rank 0 does not.
+  // Rank 0 prints everything.
   const { stdout, stderr }: Streams = rank > 0 ? { stdout: NOWHERE, stderr: NOWHERE } : streams;
   if (rank === 0 && mayOutlive !== undefined) outliveStandardOutput(mayOutlive);
   const isTerminal = stderr.isTTY === true;

@@ -76,8 +76,8 @@ export class Progress {
 }
 
 /**
- * The progress of a training run: a panel on a terminal, a line of the most important facts elsewhere and where there is no
- * room. `spending`: what calls of servers cost so far, a line each.
+ * The progress of a training run: a panel on a terminal, a line of the most important facts otherwise or if there is no
+ * room. `spending`: cost of server calls so far, a line each.
  */
 export function trainingProgress(
   output: Output,

@@ -14,13 +14,14 @@ import type { Output } from "./output.js";
 export const processesOption = () =>
   new Option(
     "--processes <n>",
-    "share the work among processes of this machine; for several machines, see torchrun, srun and mpirun in the guide",
+    "number of processes on this machine that share the work; for several machines, see torchrun, srun and " +
+      "mpirun in the guide",
   ).argParser(wholeNumber(1, 1024));
 
-/** Milliseconds from the end of a process that failed to that of all. */
+/** Milliseconds after the failure of a process until all are killed. */
 const MERCY = 5000;
 
-/** Milliseconds that an error of rank 0 comes earlier than the same error of others. */
+/** Milliseconds by which other ranks delay their errors, so that rank 0 reports first. */
 const RANK_ZERO_FIRST = 1000;
 
 /**
@@ -39,10 +40,10 @@ export async function inProcesses(
 }
 
 /**
- * Runs a command as one of the processes that a launcher started; as the only one where none did.
+ * Runs a command as one of the processes that a launcher started, or alone without a launcher.
  *
  * All ranks run the same program on the same data: rollouts, forward passes and gradients are computed in shares, and
- * rank 0 writes and shows what came of it.
+ * rank 0 writes and shows the results.
  */
 async function amongRanks(output: Output, run: () => Promise<void>): Promise<void> {
   const launched = distributed.launchedOptions();
@@ -52,11 +53,11 @@ async function amongRanks(output: Output, run: () => Promise<void>): Promise<voi
   }
   const { rank, worldSize } = launched;
   const onLost = (lost: number | null) => {
-    // One line, of the first that is left.
+    // Only the first remaining rank prints the line.
     if (lost !== null && rank === (lost === 0 ? 1 : 0)) {
       output.endLive();
       process.stderr.write(
-        `astra-rl: rank ${lost} of ${worldSize} has ended, so that all ranks end; what it wrote says why\n`,
+        `astra-rl: rank ${lost} of ${worldSize} has exited, so all ranks exit; see its output for the reason\n`,
       );
     }
     process.exit(EXIT.failed);
@@ -67,7 +68,7 @@ async function amongRanks(output: Output, run: () => Promise<void>): Promise<voi
     await run();
   } catch (error) {
     const isOrderly = error instanceof NoVerdictError || error instanceof StoppedError;
-    // What is wrong for all is said by rank 0, which then ends the others.
+    // Errors of all ranks are reported by rank 0, which then ends the others.
     if (rank > 0 && !isOrderly) await new Promise((resolve) => setTimeout(resolve, RANK_ZERO_FIRST));
     if (isOrderly) await distributed.destroyProcessGroup();
     else distributed.announceFailure();
@@ -83,17 +84,17 @@ export async function requireSame(what: string, text: string): Promise<void> {
   const other = all.findIndex((each) => each !== all[0]);
   if (other < 0) return;
   throw new UsageError(
-    `rank ${other}: ${what} is not that of rank 0; all ranks must run the same command on the same files`,
+    `rank ${other}: ${what} differs from that of rank 0; all ranks must run the same command on the same files`,
   );
 }
 
-/** @throws UsageError where a launcher has started several processes of a command that does not share its work */
+/** @throws UsageError if a launcher has started several processes of a command that runs in one process */
 export function requireAlone(command: string): void {
   const launched = distributed.launchedOptions();
   if (launched === null) return;
   throw new UsageError(
-    `${command} runs in one process, and a launcher has started ${launched.worldSize}; start it without the launcher ` +
-      "(train, eval and rollout share their work)",
+    `${command} runs in one process, but a launcher has started ${launched.worldSize}; start it without the launcher ` +
+      "(only train, eval and rollout run in several processes)",
   );
 }
 
@@ -120,24 +121,24 @@ async function runProcesses(count: number, command: CommandUnknownOpts): Promise
       env,
     });
   });
-  // The terminal sends Ctrl-C to all of them, which take twice within a moment for once.
+  // The terminal sends Ctrl-C to all of them, which treat two signals in quick succession as one.
   const passOn = (signal: NodeJS.Signals) => {
     for (const child of children) child.kill(signal);
   };
-  // Ctrl-\ asks rank 0 for a conversation, and is not for this process.
+  // Ctrl-\ makes rank 0 print a conversation; this process ignores it.
   const ignore = () => undefined;
   process.on("SIGTERM", passOn);
   process.on("SIGINT", passOn);
   process.on("SIGQUIT", ignore);
   let mercy: NodeJS.Timeout | undefined;
   const end = (code: number) => {
-    // Ranks notice the end of another by themselves, but not while they meet.
+    // Ranks detect the end of another one, but not while they connect.
     if (code !== EXIT.done) mercy ??= setTimeout(() => passOn("SIGKILL"), MERCY);
     return code;
   };
   try {
     const codes = await Promise.all(children.map((child) => exitOf(child).then(end)));
-    // That of rank 0 says what the run came to.
+    // The exit code of rank 0 is that of the run.
     const code = codes.find((each) => each !== EXIT.done);
     if (code !== undefined) throw new EndedTogetherError(codes[0] === EXIT.done ? code : codes[0]!);
   } finally {

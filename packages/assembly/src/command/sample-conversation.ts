@@ -5,10 +5,10 @@ import type { Output } from "./output.js";
 const LONGEST = 300;
 
 /**
- * Prints a conversation of the last step where the user asks for one by Ctrl-\ (SIGQUIT): a key that needs no reading of standard
- * input, which would stop a process in the background. Elsewhere than on a terminal the signal keeps its meaning.
+ * Prints a conversation of the last step when the user presses Ctrl-\ (SIGQUIT): a key that does not require reading
+ * standard input, which would stop a process in the background. Without a terminal the signal keeps its meaning.
  *
- * @returns a callback that keeps the last step's conversation; `end` gives the signal back
+ * @returns a callback that keeps the last step's conversation; `end` restores the signal's default
  */
 export function sampleConversations(output: Output): { callback: TrainingCallback; end: () => void } {
   let last: readonly Graph[] = [];
@@ -27,7 +27,7 @@ export function sampleConversations(output: Output): { callback: TrainingCallbac
   };
 }
 
-/** The way to the most harmful response of a step; of equal ones, the first. */
+/** The path to the most harmful response of a step; the first among equals. */
 function linesOf(graphs: readonly Graph[]): string[] {
   let best: { graph: Graph; path: Node[]; harm: number } | null = null;
   for (const graph of graphs) {

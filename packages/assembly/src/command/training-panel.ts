@@ -22,10 +22,10 @@ export class TrainingPanel {
   }
 
   /**
-   * None before the first step.
+   * Empty before the first step.
    *
-   * @param spending what calls of servers cost so far
-   * @param now what is being done within the step
+   * @param spending cost of server calls so far
+   * @param now the current phase of the step
    */
   lines(spending: readonly string[], now: string): string[] {
     const record = this.#record;

@@ -18,9 +18,9 @@ import { sampleConversations } from "./sample-conversation.js";
 /**
  * Trains and shows the steps: progress, doubts, and a conversation on request.
  *
- * @param goOn what to say to go on with a run that was stopped
+ * @param goOn the command that resumes a stopped run
  * @param work prepares the run and has the trainer train
- * @throws StoppedError, StoppedWaitingError for a run that was stopped before its end
+ * @throws StoppedError, StoppedWaitingError for a run that was stopped early
  */
 export async function trainFollowed<T>(
   configuration: Configuration,
@@ -73,7 +73,7 @@ export async function trainFollowed<T>(
   }
 }
 
-/** Warns at the first step that says nothing about the target, because a run may take days. */
+/** Warns at the first step that is inconclusive about the target, because a run may take days. */
 function stepDoubts(output: Output): TrainingCallback {
   let hasSpoken = false;
   let hasNoted = false;

@@ -11,15 +11,16 @@ export const misfitOf = async (configuration: Configuration, trains: boolean): P
   tooManyTurns(configuration) ??
   (trains ? (remoteTester(configuration) ?? (await algorithmMisfit(configuration))) : null);
 
-/** A tester is trained by its weights, which a server keeps to itself. */
+/** Training changes the tester's weights, which a server does not allow. */
 function remoteTester({ models }: Configuration): Misfit | null {
   const { type } = (models.tester ?? {}) as { type?: string };
   if (type === undefined) return null;
   return {
     path: ["models", "tester"],
     message:
-      "a tester that is trained must be a checkpoint, since its weights change with each step, and a server keeps its own; " +
-      "`rollout` and `eval` take one of a server",
+      "a tester that is trained must be a checkpoint, since training changes its weights, which a server does " +
+      "not allow; " +
+      "`rollout` and `eval` accept a model on a server",
   };
 }
 
@@ -46,7 +47,7 @@ function tooManyTurns({ sampler, training, evaluation }: Configuration): Misfit 
   if (episodes * turns > maxTurns) {
     return {
       path: ["training", "numEpisodesPerExperience"],
-      message: `${episodes} trees of ${turns} turns make ${total} turns in a step, and ${limit}`,
+      message: `${episodes} trees of ${turns} turns are ${total} turns per step, but ${limit}`,
     };
   }
   const { depth: evaluated = 0 } = evaluation;

@@ -9,38 +9,42 @@ const speech = resolveSampling(DEFAULT_SAMPLING);
 
 export const generationSchema = z
   .strictObject({
-    maxNewTokens: whole(1).default(speech.maxNewTokens).describe("Longest utterance, in tokens"),
-    minNewTokens: whole(0).default(speech.minNewTokens).describe("No end of sequence before so many tokens"),
+    maxNewTokens: whole(1).default(speech.maxNewTokens).describe("Maximum tokens per message"),
+    minNewTokens: whole(0)
+      .default(speech.minNewTokens)
+      .describe("Minimum tokens per message; the end of sequence is suppressed before"),
     temperature: z
       .number()
       .min(LEAST_TEMPERATURE)
       .default(speech.temperature)
-      .describe("Divides the logits; for the likeliest token alone set greedy"),
-    topK: whole(0).default(speech.topK).describe("Keep only the so many likeliest tokens; 0 keeps all"),
+      .describe("Divides the logits; set greedy to always choose the most likely token"),
+    topK: whole(0)
+      .default(speech.topK)
+      .describe("Sample from this number of most likely tokens; 0 disables the limit"),
     topP: z
       .number()
       .positive()
       .max(1)
       .default(speech.topP)
-      .describe("Keep the likeliest tokens that reach this probability together"),
+      .describe("Sample from the most likely tokens whose total probability reaches this value"),
     repetitionPenalty: z
       .number()
       .min(REPETITION_PENALTY_RANGE[0])
       .max(REPETITION_PENALTY_RANGE[1])
       .default(speech.repetitionPenalty)
-      .describe("Above 1: tokens that already occurred become less likely"),
-    greedy: z.boolean().default(speech.greedy).describe("Always the likeliest token"),
+      .describe("Values above 1 make tokens that already occurred less likely"),
+    greedy: z.boolean().default(speech.greedy).describe("Always choose the most likely token"),
     stopStrings: z
       .array(z.string().min(1))
       .default([...speech.stopStrings])
       .describe(
-        "Texts that end an utterance. A base model, which has no chat template, may write the lines of both speakers: " +
-          '["\\n"] ends its utterance with the line',
+        "Texts that end a message. A base model, which has no chat template, may write the lines of both speakers: " +
+          '["\\n"] ends its message at the end of the line',
       ),
     keepStopString: z
       .boolean()
       .default(speech.keepStopString)
-      .describe("The utterance keeps the text that ended it"),
+      .describe("Keep the stop string at the end of the message"),
   })
   .superRefine(({ minNewTokens, maxNewTokens }, context) => {
     if (minNewTokens <= maxNewTokens) return;

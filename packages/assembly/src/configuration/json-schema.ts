@@ -11,7 +11,7 @@ function moduleForm(role: Role): JsonSchema {
   const type = {
     type: "string",
     pattern: "#",
-    description: "An export of a module of your own: ./file.js#name or package#name",
+    description: "A custom implementation, an export of a module: ./file.js#name or package#name",
   };
   return { type: "object", properties: { type, ...properties }, required: ["type", ...required] };
 }

@@ -15,11 +15,11 @@ export type ModuleTypes = Partial<Record<Role, readonly string[]>>;
 
 /** Options of every reward term. */
 const TERM_SHAPE = {
-  weight: z.number().describe("What the term's value is multiplied by"),
+  weight: z.number().describe("Factor of the term's value"),
   optional: z
     .boolean()
     .default(false)
-    .describe("A turn that this term has no value for keeps the sum of the others, instead of failing"),
+    .describe("If this term has no value for a turn, use the sum of the others instead of failing the turn"),
 };
 
 const scoreCache = z.strictObject({
@@ -28,13 +28,16 @@ const scoreCache = z.strictObject({
     .min(1)
     .optional()
     .meta({ ...FREE, path: "output" })
-    .describe("JSON lines that scores are read from and added to; several runs may share it. Default: none"),
+    .describe(
+      "JSON Lines file from which scores are read and to which they are added; several runs may share it. " +
+        "Default: none",
+    ),
   size: z
     .int()
     .min(1)
     .default(DEFAULT_CACHE_SIZE)
     .meta(FREE)
-    .describe("Most scores to hold in memory, the oldest forgotten first"),
+    .describe("Maximum number of scores in memory; the oldest are dropped first"),
 });
 
 /** Options of a scorer's cache. */
@@ -54,10 +57,10 @@ const SCORER_SHAPE = {
     .optional()
     .meta(FREE)
     .describe(
-      `Seconds after which a call that has not been answered has failed, and is not repeated. Default: ${MODULE_DEADLINE} ` +
-        "for a module of your own, which may ask a server; no limit for the package's, which compute",
+      `Timeout of a call in seconds; a call that times out is not retried. Default: ${MODULE_DEADLINE} ` +
+        "for a custom scorer, which may query a server; no limit for the built-in ones, which compute locally",
     ),
-  cache: scoreCache.optional().describe("Remember scores, so that no text is scored twice. Default: nothing"),
+  cache: scoreCache.optional().describe("Cache scores, so that no text is scored twice. Default: no cache"),
 };
 
 /** Options of every kind of a role, including modules, that are not passed to its factory. */

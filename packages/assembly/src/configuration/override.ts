@@ -59,7 +59,7 @@ export function applyOverrides(content: Record<string, unknown>, overrides: read
       const section = inside as Record<string | number, unknown>;
       if (depth === path.length - 1) {
         const former = Object.hasOwn(section, step) ? section[step] : undefined;
-        // Another checkpoint is still read in the way that the section describes.
+        // Another checkpoint keeps the conversation format of the section.
         if (typeof value === "string" && hasPath(former)) define(former, "path", value);
         else define(section, step, value);
         break;
@@ -100,7 +100,7 @@ function check(
   if (typeof step === "string") {
     if (typeof inside === "object" && inside !== null && !Array.isArray(inside)) return;
     const what = Array.isArray(inside)
-      ? `a list; name one of it, such as ${name}[0]`
+      ? `a list; name an item, such as ${name}[0]`
       : "a value, not a section";
     throw new UsageError(`--set ${text}: "${name}" is ${what}`);
   }
@@ -111,7 +111,7 @@ function check(
       ? "is empty"
       : `holds ${inside.length}, [0] to [${inside.length - 1}]`.replace("[0] to [0]", "[0]");
   throw new UsageError(
-    `--set ${text}: "${name}" ${held}; [${inside.length}] adds one, [${step}] is beyond the end`,
+    `--set ${text}: "${name}" ${held}; [${inside.length}] appends one, [${step}] is beyond the end`,
   );
 }
 

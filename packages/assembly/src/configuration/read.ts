@@ -72,7 +72,7 @@ export const stringifyConfiguration = (configuration: Configuration): string =>
   stringify(configuration, { lineWidth: 110 });
 
 /**
- * Without a `scorer`, the models of the package are judged by the scorer that was made for them, and a system of its own by its
+ * Without a `scorer`, the included models are scored by the scorer that was made for them, and a custom system by its
  * own reward. What counts as harm in other models is the user's choice.
  */
 function chooseScorer(configuration: Configuration, source: Source): void {
@@ -86,9 +86,11 @@ function chooseScorer(configuration: Configuration, source: Source): void {
   if ([models.target, ...models.otherTargets].every(isOurs)) return;
   throw source.mistake(
     ["scorer"],
-    "is required for a target of your own, since it says what counts as harm: {type: detoxify} for toxicity, {type: " +
-      "llama-guard}, {type: classifier, …}, {type: judge, …}, a keyword list, or a module of your own; {type: embedded} knows mild " +
-      "English insults and nothing else",
+    "is required for targets other than the embedded ones, since it defines what counts as harm: {type: " +
+      "detoxify} for toxicity, {type: " +
+      "llama-guard}, {type: classifier, …}, {type: judge, …}, a keyword list, or a custom module; {type: " +
+      "embedded} detects only mild " +
+      "English insults",
   );
 }
 
@@ -210,8 +212,9 @@ function withHashes(
     const before = recorded[file] ?? sha256;
     if (before === sha256) continue;
     throw new UsageError(
-      `${source.place(["modules", file])}: ${file} was changed since this was written (SHA-256 ${before}, now ${sha256}); ` +
-        "restore it, or delete this line to take it as it is",
+      `${source.place(["modules", file])}: ${file} has changed since this was written (SHA-256 ${before}, now ` +
+        `${sha256}); ` +
+        "restore it, or delete this line to accept the change",
     );
   }
   if (modules.length === 0) return rest;
@@ -223,7 +226,7 @@ function resolveModel(model: string, base: string): string {
   if (model.startsWith(`${EMBEDDED}:`)) {
     const known = EMBEDDED_MODELS.map((name) => `${EMBEDDED}:${name}`);
     if (known.includes(model)) return model;
-    throw new UsageError(`${model}: there is no such embedded model; there is ${known.join(", ")}`);
+    throw new UsageError(`${model}: unknown embedded model; available: ${known.join(", ")}`);
   }
   const folder = resolve(base, model);
   const isFolder = statSync(folder, { throwIfNoEntry: false })?.isDirectory() ?? false;

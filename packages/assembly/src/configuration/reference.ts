@@ -1,10 +1,12 @@
 import { formsOf, limitsOf, type JsonSchema } from "@astra-rl/base";
 import { rootSchema } from "./json-schema.js";
 
-const HEAD = `# Configuration
+const HEAD =
+  `# Configuration
 
-Every key of a configuration file, made from the schema (\`npm run schema\`); \`astra-rl init\` writes a file with all of them.
-Any key is replaced on the command line by \`--set section.key=value\`. Paths in a file are relative to the file, those of
+All keys of a configuration file, generated from the schema (\`npm run schema\`); \`astra-rl init\` writes a ` +
+  `file with all of them.
+On the command line, set any key by \`--set section.key=value\`. Paths in a file are relative to the file, those of
 the command line to the working directory. A key marked _free_ may be changed when a run is resumed; one marked _content_ may
 name another file with the same content; every other one must be as it was.
 `;
@@ -58,7 +60,7 @@ function formLines(form: JsonSchema, path: readonly string[], shown: Map<string,
   const { type, ...rest } = form.properties ?? {};
   const lines: string[] = [];
   const title = `\`type: ${type?.const === undefined ? "./file.js#name" : textOf(type.const)}\``;
-  if (type !== undefined) lines.push(`${title}: ${type.description ?? "one of your own"}.`, "");
+  if (type !== undefined) lines.push(`${title}: ${type.description ?? "a custom implementation"}.`, "");
   const isRequired = (key: string) => form.required?.includes(key) ?? false;
   const references = new Map<string, string[]>();
   const entries = Object.entries(rest).filter(([key, child]) => {
@@ -100,7 +102,7 @@ const alternatives = (schema: JsonSchema): JsonSchema[] => [
 ];
 
 /**
- * The keys of the sections that a value may be, each section once: a later one refers to the first.
+ * The keys of each section that the value may be, listed once: later sections refer to the first.
  *
  * @param shown names of the sections so far, by their content
  */
@@ -108,7 +110,7 @@ function innerLines(name: string, schema: JsonSchema, shown: Map<string, string>
   const lines: string[] = [];
   for (const form of [schema, schema.items ?? {}].flatMap(alternatives)) {
     const { type, ...properties } = form.properties ?? {};
-    // Sections that select a kind of one's own have no keys to show.
+    // Sections that select a custom kind have no keys to show.
     if (form.properties === undefined || (type !== undefined && type.const === undefined)) continue;
     const which = type === undefined ? "A section" : `A section with \`type: ${textOf(type.const)}\``;
     const signature = JSON.stringify(form);

@@ -56,7 +56,7 @@ function changesBetween(then: Partial<RunRecord>, now: RunRecord): string[] {
     if (oldHash !== undefined && hash !== undefined) {
       // Only the content matters, not the name.
       if (oldHash === hash) return [];
-      if (was === is) return [`${key}: ${is} holds something else (SHA-256 ${wasAndIs(oldHash, hash)})`];
+      if (was === is) return [`${key}: ${is} has different content (SHA-256 ${wasAndIs(oldHash, hash)})`];
     }
     return was === is ? [] : [`${key} ${wasAndIs(was, is)}`];
   });

@@ -84,99 +84,102 @@ const lora = z.strictObject({
 
 const models = z.strictObject({
   tester: tester.describe(
-    "The policy that is trained; writes probes. A folder in Hugging Face format, a hub id, embedded:chatter, embedded:chat or " +
-      "embedded:desk; or a section with this as its path, and how it reads conversations beside it; for rollouts and " +
-      "evaluations alone, a model of a server: {type: openai, …}",
+    "The model to train, which generates probes. A folder in Hugging Face format, a hub id, embedded:chatter, " +
+      "embedded:chat or " +
+      "embedded:desk; or a section with one of these as its path, and the model's conversation format; for " +
+      "rollouts and " +
+      "evaluations only, a model on a server: {type: openai, …}",
   ),
   target: target.describe(
-    "The model under test; writes responses. A folder, a hub id, embedded:chatter, embedded:chat or embedded:desk, or one of your own: " +
-      "./file.js#name, or a section with this as its type and options beside it; or a section with the checkpoint as its " +
-      "path, and how it reads conversations beside it; or a model of a server: {type: openai, …}",
+    "The model under test, which generates responses. A folder, a hub id, embedded:chatter, embedded:chat or " +
+      "embedded:desk; a custom " +
+      "model, ./file.js#name, or a section with this as its type, and its options; a section with the " +
+      "checkpoint as its " +
+      "path, and its conversation format; or a model on a server: {type: openai, …}",
   ),
-  otherTargets: z
-    .array(target)
-    .default([])
-    .describe("Further models under test; target is the first of them"),
+  otherTargets: z.array(target).default([]).describe("Additional models under test, besides target"),
   likelihood: likelihood
     .optional()
     .describe(
-      "Says how likely probes are where the target cannot; it never speaks. The tester's checkpoint takes no memory of its own. " +
-        "A server can serve if it returns log-probabilities of prompts, as vLLM does: {type: openai, api: completions, …}. " +
+      "Computes the likelihood of probes if the target cannot; generates no text. The tester's checkpoint " +
+        "needs no additional memory. " +
+        "A server can be used if it returns log-probabilities of prompts, as vLLM does: {type: openai, api: " +
+        "completions, …}. " +
         "Default: the target",
     ),
   targetReads: z
     .enum(TARGET_READS)
     .default("conversation")
     .describe(
-      "What the target reads before it responds. probe: what the tester said and nothing before it, where the prompt " +
-        "is the tester's affair",
+      "What the target reads before it responds. probe: only the probe, without the conversation before it, " +
+        "for prompts " +
+        "that are meant for the tester only",
     ),
   otherTesters: z
     .array(tester)
     .default([])
     .describe(
-      "Further testers, with the tester's tokenizer, that speak in some episodes and are not trained",
+      "Additional testers, with the tester's tokenizer, that generate the probes of some episodes and are not trained",
     ),
   otherTesterShare: z
     .number()
     .min(0)
     .max(1)
     .default(0.5)
-    .describe("Share of the training episodes in which one of the other testers speaks"),
+    .describe("Share of the training episodes in which one of the other testers generates the probes"),
   evaluateOtherTesters: z
     .boolean()
     .default(false)
-    .describe("Evaluations have the other testers speak as well, each as often as the tester"),
+    .describe("Evaluations use the other testers too, each as often as the tester"),
   baseline: model
     .optional()
     .describe("Frozen reference for the tester. Default: the tester's initial weights"),
   lora: lora
     .optional()
     .describe(
-      "Train a low-rank adapter on frozen weights, which target and baseline may share; where the tester is an adapter, that " +
-        "one is trained on, with its rank, alpha and targetModules. Default: all weights",
+      "Train a low-rank adapter on frozen weights, which target and baseline may share; if the tester is an " +
+        "adapter, that " +
+        "one is trained further, with its rank, alpha and targetModules. Default: train all weights",
     ),
   testerTokenizer: model
     .optional()
     .describe(
-      "Whose tokenizer testers and baseline take where their checkpoints have none of their own: a folder, a hub id, " +
+      "Tokenizer of the testers and the baseline if their checkpoints have none: a folder, a hub id, " +
         "or embedded:chatter, embedded:chat or embedded:desk",
     ),
-  targetTokenizer: model
-    .optional()
-    .describe("Whose tokenizer targets take where their checkpoints have none of their own"),
-  device: deviceSchema.default("cpu").describe("Where the models live that have no device of their own"),
-  testerDevice: deviceSchema
-    .optional()
-    .describe("Where testers live, and the tester is trained. Default: device"),
-  targetDevice: deviceSchema.optional().describe("Where targets live. Default: device"),
+  targetTokenizer: model.optional().describe("Tokenizer of the targets if their checkpoints have none"),
+  device: deviceSchema.default("cpu").describe("Default device of the models"),
+  testerDevice: deviceSchema.optional().describe("Device of the testers and of training. Default: device"),
+  targetDevice: deviceSchema.optional().describe("Device of the targets. Default: device"),
   baselineDevice: deviceSchema
     .optional()
     .describe(
-      "Where the baseline lives; elsewhere than the tester, it needs weights of its own. Default: device",
+      "Device of the baseline; on a device other than the tester's, it needs a separate copy of the weights. " +
+        "Default: device",
     ),
   date: z.iso
     .date("must be a date such as 2026-02-03")
     .optional()
-    .describe("The date, YYYY-MM-DD, that chat templates write. Default: the day on which the run begins"),
+    .describe("Date, YYYY-MM-DD, that chat templates write. Default: the day on which the run starts"),
   dtype: dtype
     .default("auto")
     .describe(
       "Number format of rollouts and frozen models; master weights stay float32. auto: bfloat16 where the " +
-        "processor has it and the model is large enough to gain",
+        "processor supports it and the model is large enough to benefit",
     ),
   updateDtype: dtype
     .optional()
     .describe(
-      "Number format of products in updates, all weights being trained. auto: bfloat16 where the processor gains " +
-        "there, too. Default: as dtype",
+      "Number format of matrix products in updates if all weights are trained. auto: bfloat16 where it speeds up " +
+        "updates, too. Default: same as dtype",
     ),
   gradientCheckpointing: z
     .boolean()
     .default(false)
     .describe(
-      "Updates keep only what lies between layers and compute the layers twice: less memory, a third more work, " +
-        "the same gradients. On the CPU only",
+      "Updates store only the activations between layers and compute each layer twice: less memory, a third " +
+        "more computation, " +
+        "the same gradients. CPU only",
     ),
 });
 
@@ -184,8 +187,9 @@ const promptSource = (meta: Record<string, string>) => z.string().min(1).default
 
 const prompts = z.strictObject({
   train: promptSource(SAME_CONTENT).describe(
-    "Prompts that training episodes start from: a file (.json, .jsonl, .csv, .txt, .parquet, .arrow), a file of the " +
-      'hub (hf://datasets/owner/name/path), a set by its name (convokit-reddit-train), or "embedded" for those that ' +
+    "Prompts from which training episodes start: a file (.json, .jsonl, .csv, .txt, .parquet, .arrow), a file on the " +
+      'hub (hf://datasets/owner/name/path), a data set by its name (convokit-reddit-train), or "embedded" for ' +
+      "those that " +
       "come with the package",
   ),
   dev: promptSource(SAME_CONTENT).describe("Prompts of the periodic evaluations during training"),
@@ -194,44 +198,48 @@ const prompts = z.strictObject({
     .string()
     .min(1)
     .optional()
-    .describe('Which column of these files holds the prompts. Default: "prompt", else "messages"'),
+    .describe('Column of these files that holds the prompts. Default: "prompt", else "messages"'),
 });
 
 const evaluationSection = (modules: ModuleTypes) =>
   z.strictObject({
-    rollouts: whole(1).optional().meta(FREE).describe("How many of the test prompts. Default: all"),
+    rollouts: whole(1).optional().meta(FREE).describe("Number of test prompts to use. Default: all"),
     repeats: whole(1)
       .default(1)
       .meta(FREE)
       .describe(
-        "Rollouts from each prompt in eval. More than one tells the chance of a success within so many tries; intervals then " +
+        "Rollouts per prompt in eval. With more than one, the chance of a success within several attempts is " +
+          "estimated; intervals then " +
           "count prompts, not rollouts",
       ),
     depth: whole(1)
       .optional()
       .meta(FREE)
       .describe(
-        "Turns in an evaluation rollout. Default: sampler.depth; in turns beyond it, which training never reaches, a tester may drift to unlikely probes",
+        "Turns per evaluation rollout. Default: sampler.depth; in later turns, which training never reaches, " +
+          "a tester may drift to unlikely probes",
       ),
     threshold: positive
       .max(1)
       .default(DEFAULT_THRESHOLD)
       .meta(FREE)
-      .describe("A response with at least this score counts as harmful"),
-    batchSize: whole(1).default(64).meta(FREE).describe("Rollouts grown together"),
+      .describe("Responses with at least this score count as harmful"),
+    batchSize: whole(1).default(64).meta(FREE).describe("Rollouts generated together"),
     controls: z
       .array(z.string().min(1))
       .default([])
       .meta(FREE)
       .describe(
-        "Texts that the scorer must find harmful, scored as responses in eval. Where nothing was found, they show that the scorer " +
-          "can find something; without one, gate gives no verdict then",
+        "Texts that the scorer must find harmful, scored as responses in eval. If no harm was found, they " +
+          "show that the scorer " +
+          "can detect harm; without them, gate is inconclusive in that case",
       ),
     secondScorer: nestedSections(modules)
       .scorer.optional()
       .meta(FREE)
       .describe(
-        "A judge that training does not see, for the responses: success by both is reported, and where they disagree. Default: none",
+        "A scorer of the responses that is not used in training: success by both scorers is reported, and " +
+          "where they disagree. Default: none",
       ),
   });
 
@@ -255,8 +263,10 @@ function rewardSchema(modules: ModuleTypes) {
         .enum(REWARD_PRESETS)
         .optional()
         .describe(
-          "elicitation: harm of the response minus harm of the probe and its mean NLL beyond what is free; paper: harm, of the probe as well, minus " +
-            `mean NLL; toolbox: harm plus the exponent of its log-probability. Default: ${DEFAULT_PRESET}, unless there are terms`,
+          "elicitation: harm of the response minus harm of the probe and its mean NLL above the free amount; " +
+            "paper: harm, including that of the probe, minus " +
+            `mean NLL; toolbox: harm plus the probability of the probe. Default: ${DEFAULT_PRESET}, unless ` +
+            `terms are given`,
         ),
       responseWeight: weight("responseWeight", "the response's harm"),
       probeWeight: weight("probeWeight", "the probe's harm, as a penalty"),
@@ -269,7 +279,8 @@ function rewardSchema(modules: ModuleTypes) {
         .unwrap()
         .optional()
         .describe(
-          "Preset elicitation: nats a token that cost nothing. Default start: the mean over the probes of the first experience",
+          "Preset elicitation: nats per token that are not penalized. Default start: the mean over the probes " +
+            "of the first experience",
         ),
       terms: z
         .array(kindSchema("term", modules))
@@ -278,25 +289,27 @@ function rewardSchema(modules: ModuleTypes) {
         .describe("Instead of a preset: the terms whose weighted sum is the reward"),
       clip: positive
         .optional()
-        .describe("With terms: the sum is kept between −clip and clip. Default: as it is"),
+        .describe("With terms: clips the sum to between −clip and clip. Default: no clipping"),
     })
     .superRefine(({ terms, clip, preset, ...rest }, context) => {
       const issue = (key: string, message: string) =>
         context.addIssue({ code: "custom", path: [key], message });
       if (terms !== undefined) {
         for (const [key, value] of Object.entries({ preset, ...rest })) {
-          if (value !== undefined) issue(key, "belongs to a preset; a reward has either a preset or terms");
+          if (value !== undefined)
+            issue(key, "is an option of presets; a reward has either a preset or terms");
         }
         return;
       }
-      if (clip !== undefined) issue("clip", "belongs to terms; the sums of presets are as published");
+      if (clip !== undefined) issue("clip", "is an option of terms; the sums of presets are as published");
       const chosen = preset ?? DEFAULT_PRESET;
       for (const [key, value] of Object.entries(rest)) {
         if (value === undefined || presetHas(chosen, key)) continue;
         const others = REWARD_PRESETS.filter((name) => presetHas(name, key));
         issue(
           key,
-          `is no option of the preset ${chosen}; ${others.join(" and ")} ${others.length === 1 ? "has" : "have"} it`,
+          `is not an option of the preset ${chosen}; ${others.join(" and ")} ` +
+            `${others.length === 1 ? "has" : "have"} it`,
         );
       }
     });
@@ -322,14 +335,14 @@ export function configurationSchema(modules: ModuleTypes = {}) {
     KIND_SECTIONS.map((name) => [name, kindSchema(name, modules).prefault({ type: DEFAULT_TYPES[name] })]),
   ) as Record<(typeof KIND_SECTIONS)[number], z.ZodPrefault<z.ZodType<KindSection, KindSection>>>;
   return z.strictObject({
-    seed: seed.default(0).describe("Everything random in the run follows from it"),
+    seed: seed.default(0).describe("Seed of all random draws of the run"),
     models: (modules.system?.length ?? 0) > 0 ? modelsBesideSystem() : models,
     system: moduleSection
       .meta({ kind: "system" })
       .optional()
       .describe(
-        "A system of your own, an export of a module: a class that extends HFASTSystem, loaded with the models above, or " +
-          "an environment that needs none of them",
+        "A custom system, an export of a module: a class that extends HFASTSystem, loaded with the models above, or " +
+          "an environment that needs no models",
       ),
     prompts: prompts.prefault({}),
     sampler: choices.sampler,
@@ -347,23 +360,25 @@ export function configurationSchema(modules: ModuleTypes = {}) {
       .default([])
       .meta(FREE)
       .describe(
-        "Where the values of each step go besides metrics.jsonl, which always has them. A logger that fails never ends training",
+        "Additional loggers for the metrics of each step, which metrics.jsonl always contains. A logger that " +
+          "fails never ends training",
       ),
     trainer: moduleSection
       .meta({ kind: "trainer" })
       .optional()
-      .describe("A trainer of your own in place of HFASTTrainer, an export of a module"),
+      .describe("A custom trainer instead of HFASTTrainer: an export of a module"),
     evaluator: moduleSection
       .meta({ kind: "evaluator" })
       .optional()
-      .describe("An evaluator of your own in place of ASTEvaluator, an export of a module"),
+      .describe("A custom evaluator instead of ASTEvaluator: an export of a module"),
     evaluation: evaluationSection(modules).prefault({}),
     modules: z
       .record(z.string(), hash)
       .optional()
       .meta(FREE)
       .describe(
-        "Written by runs: the modules that `type:` names, with the SHA-256 of each; a file that has changed since is " +
+        "Written by runs: the modules that `type:` names, with the SHA-256 of each; a module that has changed " +
+          "since is " +
           "refused",
       ),
   });

@@ -34,7 +34,7 @@ export class Source {
     const { document, at } = parseYaml(text, path);
     const content = document.contents === null ? {} : plainValue(document, document, at);
     if ((document.contents !== null && !isMap(document.contents)) || typeof content !== "object") {
-      throw new UsageError(`${at(0)}: must hold sections such as "models:", got ${shown(content)}`);
+      throw new UsageError(`${at(0)}: must contain sections such as "models:", got ${shown(content)}`);
     }
     applyOverrides(content as Record<string, unknown>, overrides);
     return new Source(content as Record<string, unknown>, overrides, document, at);
@@ -51,7 +51,7 @@ export class Source {
     const inner = isMap(contents) && !contents.has("type") ? contents.get(name, true) : contents;
     if (!isMap(inner)) {
       const got = shown(plainValue(document, document, at));
-      throw new UsageError(`${at(0)}: must hold a ${name} with its type, got ${got}`);
+      throw new UsageError(`${at(0)}: must contain a ${name} with its type, got ${got}`);
     }
     const content = { [name]: plainValue(inner, document, at) };
     // Nests the same nodes one level deeper; they keep their positions.
@@ -107,7 +107,7 @@ function parseYaml(text: string, path: string, where?: string): { document: Docu
     ...errors.map((error) => () => `${at(error.pos[0])}: ${yamlProblem(error)}`),
     ...(errors.length > 0 ? [] : unknownAliases(document)).map(({ source, range }) => () => {
       const [alias, anchor] = [`*${source}`, `&${source}`].map((each) => JSON.stringify(each));
-      return `${at(range![0])}: the alias ${alias} has no anchor ${anchor} before it; quote it where a text is meant`;
+      return `${at(range![0])}: the alias ${alias} has no anchor ${anchor} before it; quote it if it is meant as text`;
     }),
   ];
   if (mistakes.length > 0) throw mistakesError(mistakes);
@@ -116,9 +116,9 @@ function parseYaml(text: string, path: string, where?: string): { document: Docu
 
 /** Describes a YAML syntax error. */
 function yamlProblem({ code, message }: YAMLError): string {
-  if (code === "TAB_AS_INDENT") return "a tab indents this line; indent by spaces, here and everywhere";
+  if (code === "TAB_AS_INDENT") return "this line is indented with a tab; indent with spaces throughout";
   if (code !== "MULTIPLE_DOCS") return message.split("\n")[0]!;
-  return 'begins a second document, and a configuration is one; delete the line "---" or what follows it';
+  return 'starts a second document, but a configuration is a single one; delete the line "---" or what follows it';
 }
 
 /** Aliases without a preceding anchor. */

@@ -134,7 +134,7 @@ function formName(form: JsonSchema): string {
   const properties = Object.entries(form.properties ?? {});
   // A module's options are unknown.
   if (form.properties?.["type"] !== undefined && form.properties["type"].const === undefined) {
-    return "type: ./file.js#name or package#name (a module of your own)";
+    return "type: ./file.js#name or package#name (a custom implementation)";
   }
   const fixed = properties
     .filter(([, { const: value }]) => value !== undefined)

@@ -132,7 +132,9 @@ const RULES: { [R in Role]: RoleRules<R> } = {
     methods: ["rolloutPromptWithTester", "rolloutPromptWithTarget", "advance", "parameters"],
   },
   target: {
-    wanted: `a Model (an object with the methods generate, release and dispose, a name, role: "target", work, and tellsLikelihood, with logprobs where that is true)`,
+    wanted:
+      `a Model (an object with the methods generate, release and dispose, a name, role: "target", work, ` +
+      `and tellsLikelihood, with logprobs if that is true)`,
     methods: ["generate", "release", "dispose"],
     adapt: (made: unknown) => (isTarget(made) ? made : null),
   },
@@ -192,7 +194,7 @@ export function userKind<R extends Role>(
         made = await make(options, parts);
       } catch (cause) {
         if (cause instanceof AstraError) throw cause;
-        throw new UsageError(`${reference}: making the ${role} failed: ${messageOf(cause)}`, { cause });
+        throw new UsageError(`${reference}: creating the ${role} failed: ${messageOf(cause)}`, { cause });
       }
       const accepted = has(made, ...methods)
         ? adapt === undefined
@@ -327,7 +329,8 @@ class BorrowedEmbedder extends Embedder {
     const { similarity } = inner;
     if (!(typeof similarity === "number" && similarity > 0 && similarity <= 1)) {
       throw new UsageError(
-        `${this.name}: similarity, the cosine from which on two texts count as variants of one, must be above 0 and at ` +
+        `${this.name}: similarity, the minimum cosine at which two texts count as variants of each other, ` +
+          `must be above 0 and at ` +
           `most 1, got ${describeValue(similarity)}`,
       );
     }

@@ -17,7 +17,7 @@ const SCALAR = "\u001F";
  * pass without recursion.
  */
 export function excessOf(text: string): string | null {
-  const deep = "is nested too deeply; a configuration has some five levels";
+  const deep = "is nested too deeply; a configuration has about five levels";
   if (DEEP_BLOCKS.test(text)) return deep;
   let [level, keys, anchors] = [0, 0, 0];
   let before = "";
@@ -29,7 +29,7 @@ export function excessOf(text: string): string | null {
       else if (token.startsWith("&") || token.startsWith("*")) anchors += 1;
     }
     if (level > MOST_LEVELS) return deep;
-    if (keys > MOST_KEYS) return `has more than ${MOST_KEYS} keys; a configuration has some hundred`;
+    if (keys > MOST_KEYS) return `has more than ${MOST_KEYS} keys; a configuration has about a hundred`;
     if (anchors > MOST_ANCHORS) return `has more than ${MOST_ANCHORS} anchors and aliases`;
     before = token;
   }

@@ -43,13 +43,14 @@ export async function fetchFile(
   title: string,
   { sha256, offline = false, retryDelay = 500, stallTimeout = 30_000 }: FetchOptions = {},
 ): Promise<void> {
-  const byHand = `download ${url} by other means, and put it at ${path}`;
+  const byHand = `download ${url} manually, and save it as ${path}`;
   if (existsSync(path)) {
     if (sha256 === undefined && existsSync(join(dirname(path), DIGESTS))) checkDigest(path);
     const found = fileDigest(path);
     if (sha256 !== undefined && found !== sha256) {
       throw new UsageError(
-        `${path}: is not the file that ${title} must be (SHA-256 ${found} instead of ${sha256}); delete it to fetch it again`,
+        `${path}: is not the expected file of ${title} (SHA-256 ${found} instead of ${sha256}); delete it to ` +
+          `fetch it again`,
       );
     }
     pin(path, found);
@@ -111,10 +112,10 @@ async function attempt(url: string, sha256: string | undefined, stallTimeout: nu
     const bytes = Buffer.concat(chunks);
     const digest = createHash("sha256").update(bytes).digest("hex");
     if (sha256 === undefined || digest === sha256) return { bytes, digest };
-    const what = "what came is not the file that it must be";
+    const what = "the download is not the expected file";
     return { problem: `SHA-256 ${digest}, expected ${sha256}`, isFinal: false, what };
   } catch (error) {
-    const reason = controller.signal.aborted ? "nothing came for too long" : "the connection failed";
+    const reason = controller.signal.aborted ? "no data was received for too long" : "the connection failed";
     const cause = (error as { cause?: { code?: string } }).cause?.code;
     return { problem: cause === undefined ? reason : `${reason}: ${cause}`, isFinal: false };
   } finally {

@@ -12,7 +12,7 @@ export interface PromptFileOptions {
 /** A text that starts an episode, or a conversation that it continues. */
 export type Prompt = PromptOf<Conversation>;
 
-/** The text of a prompt, a line for each message, for models that are not told who says what. */
+/** The text of a prompt, a line for each message, for models without speakers. */
 export const promptText = (prompt: Prompt): string =>
   typeof prompt === "string"
     ? prompt
@@ -29,7 +29,7 @@ const EXTENSIONS = ".json, .jsonl, .csv, .txt, .parquet or .arrow";
  * .parquet; .arrow in both formats), or one prompt per line (.txt; empty lines are skipped).
  *
  * A prompt is a string, or an object or row with the prompt in a column. A list of messages `{"role": …, "content":
- * …}` becomes a conversation: what the user says is the tester's, what the assistant says the target's, and a user's last
+ * …}` becomes a conversation: user messages are the tester's, assistant messages the target's, and a user's last
  * message the prompt. A single message of a user becomes its text.
  *
  * @throws UsageError that names the file and the position in it
@@ -78,7 +78,7 @@ function columnOf(columns: readonly string[], { column }: PromptFileOptions, pat
   const got = columns.map(describeValue).join(", ");
   throw new UsageError(
     column === undefined
-      ? `${path}: must have a column "prompt" or "messages", got ${got}; say which one with prompts.column`
+      ? `${path}: must have a column "prompt" or "messages", got ${got}; specify it with prompts.column`
       : `${path}: has no column ${describeValue(column)}; it has ${got}`,
   );
 }
@@ -92,7 +92,7 @@ export function checkPrompts(prompts: unknown, where: string): Prompt[] {
   if (!Array.isArray(prompts)) {
     throw new UsageError(`${where}: prompts must be an array of strings, got ${kindOf(prompts)}`);
   }
-  if (prompts.length === 0) throw new UsageError(`${where}: holds no prompts; give at least one`);
+  if (prompts.length === 0) throw new UsageError(`${where}: contains no prompts; give at least one`);
   for (const [index, prompt] of prompts.entries()) {
     if (!isPrompt(prompt)) {
       throw new UsageError(`${where}: prompt ${index + 1} must be a string, got ${kindOf(prompt)}`);
@@ -227,9 +227,7 @@ function tableRows(text: string, path: string): { cells: string[]; line: number 
   while (cell.lastIndex < text.length) {
     const found = cell.exec(text);
     if (found === null) {
-      throw new UsageError(
-        `${path}:${line}: a quote must enclose a whole cell, and stand doubled inside of one`,
-      );
+      throw new UsageError(`${path}:${line}: quotes must enclose a whole cell, and be doubled inside it`);
     }
     const [whole, quoted, plain, end] = found;
     cells.push(quoted === undefined ? plain! : quoted.replaceAll('""', '"'));

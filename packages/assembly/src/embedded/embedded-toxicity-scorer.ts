@@ -8,9 +8,9 @@ const FOLDER = fileURLToPath(new URL("../../world/scorer/", import.meta.url));
 
 /** Known limits, shown to users of this scorer; a test checks the figures. */
 export const EMBEDDED_SCORER_LIMITS =
-  "the embedded scorer knows mild English insults and nothing else: it was made for the demo, and gives 0.01 to " +
+  "the embedded scorer detects only mild English insults: it was made for the demo, and gives 0.01 to " +
   "instructions for a pipe bomb and 0.01 to a threat of suicide; choose a scorer for your kind of harm (scorer: " +
-  "{type: detoxify} for toxicity, {type: classifier, …}, a keyword list, or a module of your own)";
+  "{type: detoxify} for toxicity, {type: classifier, …}, a keyword list, or a custom module)";
 
 /**
  * The small toxicity classifier bundled with the package: English, trained on text written for it. Meant for the demo,
@@ -29,7 +29,7 @@ export class EmbeddedToxicityScorer extends LearnedScorer {
 export const embeddedScorerKind = defineKind({
   role: "scorer",
   name: "embedded",
-  summary: "The small learned classifier of the package",
+  summary: "The small classifier included in the package",
   schema: z.strictObject({}),
   make: () => EmbeddedToxicityScorer.load(),
 });

@@ -27,7 +27,7 @@ async function made(text: string) {
   return algorithm;
 }
 
-/** What configurations have another default for than the class. */
+/** Options whose default in configurations differs from the class. */
 const IN_CONFIGURATIONS: Record<string, { targetKL?: number; options?: object }> = {
   ppo: { targetKL: 0.02 },
   reinforce: { options: { normalizer: "token" } },
@@ -45,7 +45,7 @@ describe("the algorithm of a configuration", () => {
     ["rloo", RLOO],
     ["grpo", GRPO],
   ] as const)(
-    "%s works by its name alone, with the defaults of the class but for those that are named",
+    "%s works by name, with the defaults of the class except those that are given",
     async (type, Solver) => {
       const algorithm = await made(`algorithm: {type: ${type}}`);
       expect(algorithm).toBeInstanceOf(Solver);
@@ -68,7 +68,7 @@ describe("the algorithm of a configuration", () => {
     },
   );
 
-  it("takes its options", async () => {
+  it("accepts its options", async () => {
     const ppo = (await made(
       "algorithm: {type: ppo, clipRange: 0.1, clipRangeHigher: 0.4, gaeLambda: 0.5, targetKL: 0.2}",
     )) as PPO;
@@ -83,7 +83,7 @@ describe("the algorithm of a configuration", () => {
     expect(((await made("algorithm: {type: orpo, lambda: 2}")) as ORPO).lambda).toBe(2);
   });
 
-  it("says what the system will need, which is made before it", async () => {
+  it("declares what it needs from the system, which is created first", async () => {
     const needs = async (section: string) => algorithmNeeds(await read(`algorithm: {${section}}`));
     expect(await needs("type: ppo")).toEqual(["values", "baseline"]);
     expect(await needs("type: ppo, klCoefficient: 0")).toEqual(["values"]);
@@ -96,15 +96,15 @@ describe("the algorithm of a configuration", () => {
   });
 });
 
-describe("combinations that cannot work are refused before any model loads, with place, reason and what to do", () => {
+describe("incompatible combinations are refused before any model loads, with place, reason and remedy", () => {
   it.each([
     [
       "credit: {type: back-up}\nalgorithm: {type: ppo}",
-      /^run\.yaml:2:16: credit\.type: already adds what a turn led to/u,
+      /^run\.yaml:2:16: credit\.type: already includes returns from later turns/u,
     ],
     [
       "credit: {type: back-up}\nalgorithm: {type: a2c}",
-      /A2C does by itself through values.*credit: \{type: reward\}/u,
+      /A2C adds itself through values.*credit: \{type: reward\}/u,
     ],
     [
       "sampler: {width: 1}\nalgorithm: {type: grpo}",

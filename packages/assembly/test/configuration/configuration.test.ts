@@ -33,7 +33,7 @@ async function mistake(text: string, ...sets: string[]): Promise<string> {
 }
 
 describe("a configuration file", () => {
-  test("needs only the two models; the rest has defaults", async () => {
+  test("requires only the two models; all else has defaults", async () => {
     const configuration = await parse(MINIMAL);
     expect(configuration).toMatchObject({
       seed: 0,
@@ -66,10 +66,12 @@ describe("a configuration file", () => {
   });
 });
 
-test("what counts as harm in a target of one's own is the user's choice", async () => {
+test("a target other than the embedded ones requires a choice of scorer", async () => {
   const read = (text: string) => parseConfiguration(text, "/runs/run.yaml");
   const own = "models: {tester: embedded:chatter, target: a/b}\n";
-  await expect(read(own)).rejects.toThrow(/run\.yaml:1:1: scorer: is required for a target of your own/);
+  await expect(read(own)).rejects.toThrow(
+    /run\.yaml:1:1: scorer: is required for targets other than the embedded ones/,
+  );
   await expect(read("models: {tester: a/b, target: embedded:chat, otherTargets: [c/d]}\n")).rejects.toThrow(
     /scorer/,
   );
@@ -77,23 +79,23 @@ test("what counts as harm in a target of one's own is the user's choice", async 
   expect((await read("models: {tester: a/b, target: embedded:chat}\n")).scorer.type).toBe("embedded");
 });
 
-describe("what is too much is refused before any work, with its number and the key of the limit", () => {
+describe("too large trees are refused before any work, with their size and the key of the limit", () => {
   const read = (text: string, ...sets: string[]) =>
     parseConfiguration(`${MINIMAL}${text}\n`, "/runs/run.yaml", { overrides: sets.map(parseOverride) });
 
   test.each([
     [
       "sampler: {width: 1000000000}",
-      /run\.yaml:4:1: sampler\.depth 3 makes, with width 1000000000, trees of 1\.0e\+27 turns, and sampler\.maxTurns allows 100,000$/,
+      /run\.yaml:4:1: sampler\.depth 3 gives, with width 1000000000, trees of 1\.0e\+27 turns, but sampler\.maxTurns allows 100,000$/,
     ],
     [
       "sampler: {depth: 40}",
-      /run\.yaml:4:18: sampler\.depth 40 makes, with width 2, trees of 2,199,023,255,550 turns/,
+      /run\.yaml:4:18: sampler\.depth 40 gives, with width 2, trees of 2,199,023,255,550 turns/,
     ],
     ["sampler: {depth: 1000000000, width: 1}", /trees of 1,000,000,000 turns/],
     [
       "training: {numEpisodesPerExperience: 1000000000}",
-      /run\.yaml:4:38: training\.numEpisodesPerExperience: 1000000000 trees of 14 turns make 14,000,000,000 turns in a step, and sampler\.maxTurns allows 100,000$/,
+      /run\.yaml:4:38: training\.numEpisodesPerExperience: 1000000000 trees of 14 turns are 14,000,000,000 turns per step, but sampler\.maxTurns allows 100,000$/,
     ],
     [
       "evaluation: {depth: 1000000}",
@@ -118,7 +120,7 @@ describe("what is too much is refused before any work, with its number and the k
     ["models.tester.x=1", '"models.tester" is a value, not a section'],
     [
       "scorer.file=k",
-      '--set scorer.file=k: unknown key "scorer.file"; it belongs to another type than "embedded"; for it, choose scorer.type: judge or keyword',
+      '--set scorer.file=k: unknown key "scorer.file"; it is an option of another type than "embedded"; to use it, set scorer.type: judge or keyword',
     ],
     [`seed=${"[".repeat(50_000)}`, "--set seed: the value is nested too deeply"],
   ])("--set %s", async (set, message) => {
@@ -126,7 +128,11 @@ describe("what is too much is refused before any work, with its number and the k
   });
 
   test.each([
-    ["a second document", "seed: 1\n---\nseed: 2\n", "begins a second document, and a configuration is one"],
+    [
+      "a second document",
+      "seed: 1\n---\nseed: 2\n",
+      "starts a second document, but a configuration is a single one",
+    ],
     [
       "brackets 50,000 deep",
       `seed: ${"[".repeat(50_000)}${"]".repeat(50_000)}\n`,
@@ -141,7 +147,7 @@ describe("what is too much is refused before any work, with its number and the k
     await expect(parseConfiguration(text, "/runs/run.yaml")).rejects.toThrow(message);
   });
 
-  test("aliases that write out to a million, in a section too", async () => {
+  test("aliases that expand to a million values, also in a section", async () => {
     const levels = Array.from({ length: 12 }, (_, i) => `b${i + 1}: &b${i + 1} [*b${i}, *b${i}]`).join("\n");
     const text = `type: keyword\nb0: &b0 [x, x]\n${levels}\n`;
     await expect(parseKindSection("scorer", text, "s.yaml")).rejects.toThrow(
@@ -171,7 +177,7 @@ describe("mistakes point at the place", () => {
     ],
     [
       `${MINIMAL}sampler:\n  zzz: 3\n`,
-      '/runs/run.yaml:5:3: unknown key "sampler.zzz"; there are type, width, keep, depth',
+      '/runs/run.yaml:5:3: unknown key "sampler.zzz"; available: type, width, keep, depth',
     ],
     [`${MINIMAL}trainning: {}\n`, '/runs/run.yaml:4:1: unknown key "trainning"; did you mean training?'],
     [
@@ -205,11 +211,11 @@ describe("mistakes point at the place", () => {
     ],
     [
       `${MINIMAL}reward: {terms: [{type: nll, weight: 1}], preset: paper}\n`,
-      "reward.preset belongs to a preset; a reward has either a preset or terms",
+      "reward.preset is an option of presets; a reward has either a preset or terms",
     ],
     [
       `${MINIMAL}reward: {preset: toolbox, emptyProbeNLL: 1}\n`,
-      "/runs/run.yaml:4:42: reward.emptyProbeNLL is no option of the preset toolbox; elicitation and paper have it",
+      "/runs/run.yaml:4:42: reward.emptyProbeNLL is not an option of the preset toolbox; elicitation and paper have it",
     ],
     [
       `${MINIMAL}reward: {terms: [{type: harm, of: prob, weight: 1}]}\n`,
@@ -229,7 +235,7 @@ describe("mistakes point at the place", () => {
     [`${MINIMAL}credit: {type: back-up, gamma: 2}\n`, "credit.gamma must be a number from 0 to 1, got 2"],
     [
       `${MINIMAL}scorer: {entries: []}\n`,
-      '/runs/run.yaml:4:10: unknown key "scorer.entries"; it belongs to another type than "embedded"',
+      '/runs/run.yaml:4:10: unknown key "scorer.entries"; it is an option of another type than "embedded"',
     ],
     [
       `${MINIMAL}training: {checkpointEvery: often}\n`,
@@ -241,14 +247,11 @@ describe("mistakes point at the place", () => {
       "/runs/run.yaml:1:1: models.target is required (a folder, a hub id, an export of a module such as ./file.js#name, a section with path",
     ],
     ["", "/runs/run.yaml:1:1: models is required (an object)"],
-    ["- 1\n", "/runs/run.yaml:1:1: must hold sections"],
+    ["- 1\n", "/runs/run.yaml:1:1: must contain sections"],
     ["models: {tester: [}\n", "/runs/run.yaml:1:19: "],
     [`${MINIMAL}seed: 1\nseed: 2\n`, "/runs/run.yaml:5:1: Map keys must be unique"],
     [`${MINIMAL}scorer: {type: keyword}\n`, 'scorer must have either "file" or "entries", got neither'],
-    [
-      "models: {tester: embedded:judge, target: x}\n",
-      "there is no such embedded model; there is embedded:chatter",
-    ],
+    ["models: {tester: embedded:judge, target: x}\n", "unknown embedded model; available: embedded:chatter"],
     [
       `${MINIMAL}generation: {tester: {stopStrings: [a, 7]}}\n`,
       "/runs/run.yaml:4:40: generation.tester.stopStrings[1] must be a string that is not empty, got 7",
@@ -263,7 +266,7 @@ describe("mistakes point at the place", () => {
     for (const line of lines) expect(line).toMatch(/^\/runs\/run\.yaml:\d+:\d+: /);
   });
 
-  test("--set is pointed at itself, and wins over the file", async () => {
+  test("errors of --set name the option, which overrides the file", async () => {
     expect(
       (await parse(`${MINIMAL}sampler: {width: 4}\n`, "sampler.width=2", "sampler.width=3")).sampler["width"],
     ).toBe(3);
@@ -280,7 +283,7 @@ describe("mistakes point at the place", () => {
       expect(() => parseOverride(text)).toThrow(UsageError);
   });
 
-  test("--set reaches what is in a list, and adds to its end", async () => {
+  test("--set changes list items, and appends to lists", async () => {
     const text = `${MINIMAL}scorer: {type: keyword, entries: [{term: a}, {term: b, weight: 0.5}]}\n`;
     const { scorer } = await parse(
       text,
@@ -299,14 +302,14 @@ describe("mistakes point at the place", () => {
     const { generation } = await parse(MINIMAL, 'generation.tester.stopStrings[0]="\\n"');
     expect(generation.tester.stopStrings).toEqual(["\n"]);
     expect(await mistake(text, "scorer.entries[7].term=c")).toBe(
-      '--set scorer.entries[7].term=c: "scorer.entries" holds 2, [0] to [1]; [2] adds one, [7] is beyond the end',
+      '--set scorer.entries[7].term=c: "scorer.entries" holds 2, [0] to [1]; [2] appends one, [7] is beyond the end',
     );
     expect(await mistake(MINIMAL, "generation.tester.stopStrings[1]=x")).toBe(
-      '--set generation.tester.stopStrings[1]=x: "generation.tester.stopStrings" is empty; [0] adds one, [1] is ' +
+      '--set generation.tester.stopStrings[1]=x: "generation.tester.stopStrings" is empty; [0] appends one, [1] is ' +
         "beyond the end",
     );
     expect(await mistake(text, "scorer.entries.term=c")).toContain(
-      '"scorer.entries" is a list; name one of it, such as scorer.entries[0]',
+      '"scorer.entries" is a list; name an item, such as scorer.entries[0]',
     );
     expect(await mistake(text, "scorer[0]=c")).toContain('"scorer" is not a list');
     expect(await mistake(text, "scorer.entries[1].weight=7")).toBe(
@@ -352,7 +355,7 @@ describe("mistakes point at the place", () => {
     await expect(readConfiguration(tmpdir())).rejects.toThrow("it is a folder");
   });
 
-  test("no text makes it fail in another way than with a UsageError", async () => {
+  test("any text is read or refused with a UsageError", async () => {
     const fragment = fc.oneof(
       fc.constantFrom(
         "models:",
@@ -395,7 +398,7 @@ test("suggestions: near words only", () => {
   expect(closest("zzz", ["width", "depth"])).toBeNull();
 });
 
-test("the committed reference of all keys is the current one, and leaves none out", () => {
+test("the committed reference of all keys is current and complete", () => {
   const text = readFileSync(
     fileURLToPath(new URL("../../../../docs/configuration.md", import.meta.url)),
     "utf8",
@@ -413,7 +416,7 @@ test("the committed reference of all keys is the current one, and leaves none ou
   }
 });
 
-test("the committed JSON Schema is the current one", () => {
+test("the committed JSON Schema is current", () => {
   const path = fileURLToPath(new URL("../../../astra-rl/configuration.schema.json", import.meta.url));
   // Made by: npm run schema
   expect(JSON.parse(readFileSync(path, "utf8"))).toEqual(configurationJsonSchema());
@@ -432,7 +435,7 @@ test("a file on disk is read with its own name in messages", async () => {
   }
 });
 
-test("the template is a valid configuration that says nothing but the defaults", async () => {
+test("the template is a valid configuration with the defaults", async () => {
   const values = { "models.tester": "embedded:chatter", "models.target": "embedded:chatter" };
   const text = configurationTemplate({ schema: "schema.json", values });
   expect(text.split("\n")[0]).toBe("# yaml-language-server: $schema=schema.json");
@@ -442,22 +445,22 @@ test("the template is a valid configuration that says nothing but the defaults",
     expect(text).toMatch(new RegExp(`^ *# ${key}:`, "m"));
   }
   expect(text).toContain("; type: ipo (");
-  expect(text).toContain("type: ./file.js#name or package#name (a module of your own)");
+  expect(text).toContain("type: ./file.js#name or package#name (a custom implementation)");
   expect(text).toContain("  # Each is one of: type: cosine (weight, optional");
   expect(Math.max(...text.split("\n").map((line) => line.length))).toBeLessThanOrEqual(110);
 });
 
-describe("a section that the template leaves open", () => {
+describe("a section without a selected type in the template", () => {
   const values = { "models.tester": "embedded:chatter", "models.target": "embedded:chatter" };
   const kinds = ["detoxify", "llama-guard", "classifier", "keyword"];
   const text = configurationTemplate({ schema: "schema.json", values, open: { scorer: kinds } });
 
-  test("is refused until it is chosen, not taken for the default", async () => {
+  test("is refused until a type is selected", async () => {
     await expect(parse(text)).rejects.toThrow(/scorer\.type must be "embedded", .*, got null/u);
     await expect(parse(MINIMAL, "scorer={type: }")).rejects.toThrow(/scorer\.type must be/u);
   });
 
-  test.each(kinds)("holds %s to be uncommented", async (kind) => {
+  test.each(kinds)("lists %s to be uncommented", async (kind) => {
     const block = text.slice(text.indexOf(`\n  # type: ${kind}\n`) + 1);
     const options = block.slice(0, block.indexOf("\n\n")).replaceAll(/^ {2}# /gmu, "  ");
     const filled = options
@@ -475,7 +478,7 @@ const SCORERS: Readonly<Record<string, string>> = {
   keyword: "scorer: {type: keyword, entries: [{term: a}]}\n",
 };
 
-test("every configuration that is checked in is valid", async () => {
+test("every committed configuration is valid", async () => {
   const root = fileURLToPath(new URL("../../../../", import.meta.url));
   const tracked = execFileSync("git", ["ls-files", "*.yaml"], { cwd: root, encoding: "utf8" })
     .trim()

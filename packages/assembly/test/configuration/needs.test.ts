@@ -36,11 +36,14 @@ it.each([
   [module("perhaps", ", critic: false"), []],
   [module("Static"), ["values", "baseline"]],
   [module("plain"), []],
-])("an algorithm says what it needs of the system that is made before it: %s", async (algorithm, needs) => {
-  expect(await algorithmNeeds(await configured(algorithm))).toEqual(needs);
-});
+])(
+  "an algorithm declares what it needs from the system, which is created first: %s",
+  async (algorithm, needs) => {
+    expect(await algorithmNeeds(await configured(algorithm))).toEqual(needs);
+  },
+);
 
-it("needs that nobody knows are refused, with those that there are", async () => {
+it("unknown needs are refused, with the known ones", async () => {
   const reading = configured(module("wrong"));
   await expect(reading).rejects.toBeInstanceOf(UsageError);
   await expect(reading).rejects.toThrow(
@@ -48,7 +51,7 @@ it("needs that nobody knows are refused, with those that there are", async () =>
   );
 });
 
-it("a tester has a value head where the algorithm needs values, and none elsewhere", async () => {
+it("a tester has a value head exactly if the algorithm needs values", async () => {
   for (const [algorithm, expected] of [
     [module("always"), true],
     ["{type: dpo}", false],

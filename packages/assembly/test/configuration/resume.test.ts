@@ -10,7 +10,7 @@ import {
 } from "../../src/configuration/index.js";
 import { temporaryFolder } from "../../../method/test/training/temporary-folder.js";
 
-// What a resumed run may change, written down a second time, so that nothing becomes free by an oversight.
+// The options that a resumed run may change, listed again, so that none becomes free by mistake.
 const FREE = [
   "sampler.maxTurns",
   "prompts.test",
@@ -178,10 +178,10 @@ async function configured({ path, type, typeAt }: Key, value: unknown): Promise<
   return parseConfiguration(JSON.stringify(content), "/runs/run.yaml");
 }
 
-/** With a scorer, which models of the user's own need. */
+/** With a scorer, which other than embedded models require. */
 const judged = (text: string) => (/^scorer:/m.test(text) ? text : `scorer: {type: embedded}\n${text}`);
 
-/** What a kind cannot do without, beside one of its keys. */
+/** Options that a kind requires together with one of its keys. */
 function required(type: string, path: Key["path"], value: unknown): Record<string, unknown> {
   const key = String(path.at(-1));
   const scorer = { type: "embedded" };
@@ -210,7 +210,7 @@ function required(type: string, path: Key["path"], value: unknown): Record<strin
   return { scorer, method, ...methods[method] };
 }
 
-/** What a checkpoint of one configuration says to another. */
+/** The changes between a checkpoint's configuration and another. */
 const changes = (then: Configuration, now: Configuration): string[] =>
   configurationSettings(now).changes(
     JSON.parse(JSON.stringify(configurationSettings(then).record)) as Record<string, unknown>,
@@ -241,7 +241,7 @@ describe("every key of the schema is either free or refused when a run is resume
       expect(found.length).toBeGreaterThanOrEqual(1);
       expect(found[0]).toMatch(new RegExp(`^${name.replaceAll(/[.[\]]/g, "\\$&")}\\S* was .* and is now `));
       const change = `${name} was ${JSON.stringify(one)} and is now ${JSON.stringify(two)}`;
-      // A method brings parameters of its own.
+      // A method has its own parameters.
       if (name === "scorer.method") expect(found).toContain(change);
       else if (typeof one !== "object") expect(found).toEqual([change]);
     },
@@ -278,7 +278,7 @@ describe("files", () => {
   const models = "models: {tester: a/b, target: a/b}\n";
   const read = (text: string) => parseConfiguration(`${models}${judged(text)}\n`, join(folder, "run.yaml"));
 
-  test("prompts and word lists may be named otherwise, but not hold something else", async () => {
+  test("prompts and word lists can be renamed, but not have different content", async () => {
     writeFileSync(join(folder, "a.json"), '["x"]');
     writeFileSync(join(folder, "same.json"), '["x"]');
     const text = "prompts: {train: a.json}\nscorer: {type: keyword, file: a.json}";
@@ -290,12 +290,12 @@ describe("files", () => {
     const changed = configurationSettings(await read(text)).changes(record);
     expect(changed).toHaveLength(2);
     expect(changed[0]).toMatch(
-      /^prompts\.train: ".*a\.json" holds something else \(SHA-256 was [0-9a-f]{64} and is now /,
+      /^prompts\.train: ".*a\.json" has different content \(SHA-256 was [0-9a-f]{64} and is now /,
     );
     expect(changed[1]).toMatch(/^scorer\.file: /);
   });
 
-  test("a module may be moved, but not changed", async () => {
+  test("a module can be moved, but not changed", async () => {
     const text = "export const half = () => 0.5;";
     for (const name of ["m1.mjs", "m2.mjs"]) writeFileSync(join(folder, name), text);
     const record = (await read("scorer: {type: ./m1.mjs#half}")) satisfies Configuration;
@@ -306,7 +306,7 @@ describe("files", () => {
     expect(await now("./m2.mjs#half")).toEqual([]);
     writeFileSync(join(folder, "m1.mjs"), `${text} export const third = () => 0.3;`);
     expect(await now("./m1.mjs#half")).toEqual([
-      expect.stringMatching(/^scorer\.type: ".*m1\.mjs#half" holds something else \(SHA-256 was /) as string,
+      expect.stringMatching(/^scorer\.type: ".*m1\.mjs#half" has different content \(SHA-256 was /) as string,
     ]);
     expect((await now("embedded"))[0]).toMatch(/^scorer\.type was ".*m1\.mjs#half" and is now "embedded"$/);
   });

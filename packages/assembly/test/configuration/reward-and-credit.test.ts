@@ -33,7 +33,7 @@ async function rewardOf(text: string, judged: Turn): Promise<number> {
   return (await reward.assess([judged]))[0]!.reward;
 }
 
-test("presets are the published sums, with weights of one's own", async () => {
+test("presets are the published sums, with custom weights", async () => {
   // Both texts together hold "fool" once: S(response) = 0.5, S(probe + response) = 0.5; NLL = (1 + 3) / 2.
   const judged = turn("You ", "fool", [1, 3]);
   expect(await rewardOf("reward: {preset: paper}", judged)).toBeCloseTo(0.5 + 0.5 * 0.5 - 0.1 * 2, 12);
@@ -49,7 +49,7 @@ test("presets are the published sums, with weights of one's own", async () => {
   expect(await rewardOf(unsaid, turn("", "fool", []))).toBeCloseTo(0.75 - 0.3, 12);
 });
 
-test("what no configuration names is harm that a harmless, likely probe elicits", async () => {
+test("the default reward is harm that a harmless, likely probe elicits", async () => {
   // S(response) = S(probe) = 0.5; NLL = (1 + 3) / 2.
   expect(await rewardOf("", turn("You fool, ", "fool", [1, 3]))).toBeCloseTo(
     0.5 * 0.5 - 0.5 * 0.5 - 0.6 * 2,
@@ -74,7 +74,7 @@ test("a preset is the reward of its terms", async () => {
   expect(await rewardOf(terms, judged)).toBe(await rewardOf("reward: {preset: paper}", judged));
 });
 
-test("harm can be paid for behind harmless probes only", async () => {
+test("harm can be rewarded after harmless probes only", async () => {
   const worth = (options: string, judged: Turn) =>
     rewardOf(`reward:\n  terms:\n    - {type: harm, weight: 1${options}}`, judged);
   // Each "fool" is 0.5 harmful.
@@ -87,7 +87,7 @@ test("harm can be paid for behind harmless probes only", async () => {
   await expect(worth(", of: probe, probes: graded", rude)).rejects.toThrow("counts for any probe");
 });
 
-test("credit: the reward, or backed up", async () => {
+test("credit: the reward, or the back-up", async () => {
   const node = (reward: number, children: Node[] = []) =>
     new Node(fieldsOf({ context: "", probe: "", response: "", reward, children }));
   const leaves = [node(4), node(8)];

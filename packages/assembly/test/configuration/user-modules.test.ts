@@ -33,7 +33,7 @@ beforeEach(() => {
   folder = temporaryFolder();
 });
 
-/** Every module of a test has a name of its own, since a module is loaded once a process. */
+/** Every test module has a unique name, since a module is loaded once per process. */
 let count = 0;
 function module(text: string, name = `module-${count++}.mjs`): string {
   const path = join(folder, name);
@@ -51,7 +51,7 @@ async function mistake(text: string, ...sets: string[]): Promise<string> {
   return (error as Error).message;
 }
 
-describe("a logger of the user's", () => {
+describe("a custom logger", () => {
   const run = { folder: null, nextStep: 4, configuration: {} };
 
   test("as a function, a class and an object with make, each with its options", async () => {
@@ -90,7 +90,7 @@ describe("a logger of the user's", () => {
     ]);
   });
 
-  test("is refused where it is none, and so is a mistyped option of ours", async () => {
+  test("is refused if it is not one, as is a mistyped option of a built-in logger", async () => {
     const name = module(`export class Half { open() {} log() {} } export const number = 3;`);
     await expect(assembleLoggers(await read(`logging: [{type: ./${name}#Half}]\n`))).rejects.toThrow(
       /must make a logger \(an object with the methods open, log and close\)/u,
@@ -105,8 +105,8 @@ describe("a logger of the user's", () => {
   });
 });
 
-describe("a sampler of the user's with nodes of its own", () => {
-  test("gives them to every tree", async () => {
+describe("a custom sampler with custom nodes", () => {
+  test("uses them in every tree", async () => {
     const name = module(`
       import { ASTSampler, Node } from ${JSON.stringify(join(import.meta.dirname, "../../../astra-rl/dist/index.js"))};
       class Marked extends Node { mark = "mine"; toJSON() { return { ...super.toJSON(), mark: this.mark }; } }
@@ -126,8 +126,8 @@ describe("a sampler of the user's with nodes of its own", () => {
   });
 });
 
-describe("a scorer of the user's", () => {
-  test("inside another one: found beside the file, recorded, with options of its own", async () => {
+describe("a custom scorer", () => {
+  test("inside another one: is found relative to the file, recorded, with its own options", async () => {
     const name = module(`
       export const share = (text, { letter }) => text.split(letter).length / 10;
       export const plain = {
@@ -163,7 +163,7 @@ describe("a scorer of the user's", () => {
     expect(again.scorer).toEqual(configuration.scorer);
   });
 
-  test("inside another one: mistakes are told where they stand", async () => {
+  test("inside another one: mistakes are reported with their position", async () => {
     const name = module(`
       import { z } from ${JSON.stringify(import.meta.resolve("zod"))};
       export const strict = { schema: z.strictObject({ most: z.number() }), make: () => ({ score: async () => [] }) };
@@ -179,11 +179,11 @@ describe("a scorer of the user's", () => {
       'unknown key "scorer.scorers[0].entrys"; did you mean entries?',
     );
     expect(await mistake(scorer("{type: embedded}"), "scorer.scorers[0].file=a.json")).toContain(
-      '--set scorer.scorers[0].file=a.json: unknown key "scorer.scorers[0].file"; it belongs to another type than "embedded"',
+      '--set scorer.scorers[0].file=a.json: unknown key "scorer.scorers[0].file"; it is an option of another type than "embedded"',
     );
   });
 
-  test("as a function: one text at a time, with its options; what it throws is that text's failure", async () => {
+  test("as a function: gets one text at a time, with its options; an exception fails that text", async () => {
     const name = module(`
       export const length = (text, { most }) => {
         if (text === "?") throw new Error("no idea");
@@ -203,7 +203,7 @@ describe("a scorer of the user's", () => {
     expect(await labelled.scoreAndValidate(["A"])).toEqual([{ score: 1, labels: { loud: 1 } }]);
   });
 
-  test("as a class, and as an object with make: objects that only look like scorers will do", async () => {
+  test("as a class, and as an object with make: accepts objects with the methods of a scorer", async () => {
     const name = module(`
       export class Constant {
         constructor({ value }) { this.value = value; }
@@ -223,7 +223,7 @@ describe("a scorer of the user's", () => {
     expect(await two.scoreAndValidate(["x"])).toEqual([{ score: 0.3 }]);
   });
 
-  test("its own schema checks and completes the options, and mistakes point at their line", async () => {
+  test("its own schema validates and completes the options, and errors name their line", async () => {
     (globalThis as Record<string, unknown>)["testZod"] = z;
     const name = module(`
       const z = globalThis.testZod;
@@ -264,7 +264,7 @@ describe("a scorer of the user's", () => {
   });
 });
 
-describe("terms and credits of the user's", () => {
+describe("custom terms and credits", () => {
   const turn = (probe: string): Turn => ({
     context: "c",
     probe,
@@ -273,7 +273,7 @@ describe("terms and credits of the user's", () => {
     likelihood: null,
   });
 
-  test("terms as functions, classes and objects, beside ours, each with its weight", async () => {
+  test("terms as functions, classes and objects, together with built-in ones, each with its weight", async () => {
     const name = module(`
       export const shortProbe = ({ probe }, { most = 4 }) => {
         if (probe === "?") throw new Error("no idea");
@@ -315,7 +315,7 @@ reward:
     expect(two!.reward).toBeCloseTo(3, 12);
   });
 
-  test("the options of a term's schema stand beside weight and optional", async () => {
+  test("the options of a term's schema are combined with weight and optional", async () => {
     (globalThis as Record<string, unknown>)["testZod"] = z;
     const name = module(`
       export const strict = {
@@ -335,7 +335,7 @@ reward:
     );
   });
 
-  test("credit as a function of the graph, or made", async () => {
+  test("credit as a function of the graph, or from make", async () => {
     const name = module(`
       export const flat = (graph, { value }) => new Map([...graph.nodes()].map((node) => [node, value]));
       export const made = { make: ({ value }) => (graph) => new Map(graph.children.map((node) => [node, -value])) };
@@ -351,8 +351,8 @@ reward:
   });
 });
 
-describe("samplers and algorithms of the user's", () => {
-  test("as classes, with the parts that ours are given", async () => {
+describe("custom samplers and algorithms", () => {
+  test("as classes, with the same parts as built-in ones", async () => {
     const name = module(`
       export class Paths {
         constructor(system, prompts, options) { Object.assign(this, { system, prompts, options }); }
@@ -381,7 +381,7 @@ describe("samplers and algorithms of the user's", () => {
 });
 
 describe("what is recorded", () => {
-  test("the absolute name and the file's SHA-256; a file that changed since is refused", async () => {
+  test("the absolute name and the file's SHA-256; a changed file is refused", async () => {
     const text = "export const half = () => 0.5;";
     const name = module(text);
     const path = join(folder, name);
@@ -394,13 +394,13 @@ describe("what is recorded", () => {
     writeFileSync(path, `${text}\n`);
     await expect(parseConfiguration(written, "/elsewhere/run.yaml")).rejects.toThrow(
       new RegExp(
-        `^/elsewhere/run\\.yaml:\\d+:\\d+: ${path} was changed since this was written \\(SHA-256 ${sha256}, now `,
+        `^/elsewhere/run\\.yaml:\\d+:\\d+: ${path} has changed since this was written \\(SHA-256 ${sha256}, now `,
       ),
     );
     expect((await read("")).modules).toBeUndefined();
   });
 
-  test("a package is found from the file's folder, as an import there would find it", async () => {
+  test("a package is resolved from the file's folder, like an import there", async () => {
     module(
       '{"name": "judge", "version": "1.0.0", "type": "module", "exports": {"import": "./scorer.js"}}',
       "node_modules/judge/package.json",
@@ -411,7 +411,7 @@ describe("what is recorded", () => {
   });
 });
 
-describe("what cannot be used", () => {
+describe("unusable modules", () => {
   const before = process.cwd();
   afterEach(() => process.chdir(before));
 
@@ -447,7 +447,7 @@ describe("what cannot be used", () => {
     expect(message.split("\n")).toHaveLength(1);
   });
 
-  test("a function for an algorithm, and what make gives when it is none", async () => {
+  test("a function as an algorithm, and an unsuitable result of make", async () => {
     const name = module(`
       export const f = () => {};
       export const nothing = { make: () => 3 };
@@ -464,7 +464,7 @@ describe("what cannot be used", () => {
     await expect(scorer("nothing")).rejects.toThrow(
       "must make a Scorer (an object with the method score), got 3",
     );
-    await expect(scorer("broken")).rejects.toThrow(/#broken: making the scorer failed: too much$/);
+    await expect(scorer("broken")).rejects.toThrow(/#broken: creating the scorer failed: too much$/);
   });
 
   test("--set: relative to the working directory", async () => {

@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import { defaultPrompts } from "../../src/embedded/index.js";
 
 describe("defaultPrompts", () => {
-  it("names the splits when asked for another", async () => {
+  it("lists the splits for an unknown one", async () => {
     await expect(defaultPrompts("validation" as "dev")).rejects.toThrow(
       /train, dev, test, got "validation"/u,
     );

@@ -27,7 +27,7 @@ describe("parsePrompts", () => {
     expect(parsePrompts("prompt\nx", "p.CSV")).toEqual(["x"]);
   });
 
-  it("gives back any strings that were written as a table", () => {
+  it("reads back any strings written as a table", () => {
     fc.assert(
       fc.property(fc.array(fc.string({ unit: "grapheme" }), { minLength: 1 }), (given) => {
         const prompts = given.map((prompt) => `${prompt}x`);
@@ -37,7 +37,7 @@ describe("parsePrompts", () => {
     );
   });
 
-  it("reads content in parts of text as their text", () => {
+  it("reads content in text parts as their text", () => {
     const parts = (...texts: string[]) => texts.map((text) => ({ type: "text", text }));
     const messages = [
       { role: "user", content: parts("Hi, ", "you") },
@@ -55,7 +55,7 @@ describe("parsePrompts", () => {
     expect(parsePrompts(JSON.stringify(one), "p.json")).toEqual(["Hi, you"]);
   });
 
-  it("reads lists of messages as conversations, which keep who says what", () => {
+  it("reads lists of messages as conversations, with their speakers", () => {
     const messages = [
       { role: "system", content: "Be kind." },
       { role: "user", content: "Hi" },
@@ -77,7 +77,7 @@ describe("parsePrompts", () => {
     expect(parsePrompts(JSON.stringify([{ messages: messages.slice(1, 2) }]), "p.json")).toEqual(["Hi"]);
   });
 
-  it("takes prompts from the column that is asked for", () => {
+  it("reads prompts from the given column", () => {
     expect(parsePrompts("goal,target\nG,T", "p.csv", { column: "goal" })).toEqual(["G"]);
     expect(parsePrompts('{"prompt": "a", "text": "b"}', "p.jsonl", { column: "text" })).toEqual(["b"]);
     expect(parsePrompts('[{"prompt": "a"}, "c"]', "p.json")).toEqual(["a", "c"]);
@@ -95,8 +95,8 @@ describe("parsePrompts", () => {
     ["p.csv", "", /p\.csv: must begin with a line of headings, one of them "prompt", got an empty file/u],
     ["p.csv", "text,id\na,b", /one of them "prompt", got "text", "id"/u],
     ["p.csv", "prompt,id\na,b\nc", /p\.csv:3: must have 2 columns like the headings, got 1/u],
-    ["p.csv", 'prompt\n"a\nb', /p\.csv:2: a quote must enclose a whole cell/u],
-    ["p.csv", 'prompt\na"b', /p\.csv:2: a quote must enclose a whole cell/u],
+    ["p.csv", 'prompt\n"a\nb', /p\.csv:2: quotes must enclose a whole cell/u],
+    ["p.csv", 'prompt\na"b', /p\.csv:2: quotes must enclose a whole cell/u],
     ["p.jsonl", '{"messages": []}', /p\.jsonl:1: "messages" must be a list of at least one/u],
     ["p.json", '["a", {"messages": [{"role": "user"}]}]', /prompt 2: message 1 must have a "content"/u],
     ["p.json", '[{"messages": [{"role": "user", "content": []}]}]', /message 1 must have a "content"/u],
@@ -112,7 +112,7 @@ describe("parsePrompts", () => {
     expect(() => parsePrompts(text, name)).toThrow(UsageError);
   });
 
-  it("gives back any strings that were written", () => {
+  it("reads back any written strings", () => {
     fc.assert(
       fc.property(fc.array(fc.string({ unit: "grapheme" }), { minLength: 1 }), (given) => {
         const prompts = given.map((prompt) => `${prompt}x`);
@@ -125,9 +125,9 @@ describe("parsePrompts", () => {
 
   it.each([
     ["p.json", "", /p\.json: is empty/u],
-    ["p.json", "[]", /p\.json: holds no prompts/u],
-    ["p.txt", " \n\n", /p\.txt: holds no prompts/u],
-    ["p.jsonl", "", /p\.jsonl: holds no prompts/u],
+    ["p.json", "[]", /p\.json: contains no prompts/u],
+    ["p.txt", " \n\n", /p\.txt: contains no prompts/u],
+    ["p.jsonl", "", /p\.jsonl: contains no prompts/u],
     ["p.json", '{"a": 1}', /must be an array of strings, got an object/u],
     ["p.json", '["a", 5]', /prompt 2 must be a string, got a number \(5\)/u],
     ["p.json", '["a", null]', /prompt 2 must be a string, got null/u],
@@ -190,7 +190,7 @@ describe("readPromptFile", () => {
     );
   });
 
-  it("refuses rows without a prompt, and files that are none or damaged", async () => {
+  it("refuses rows without a prompt, and invalid or damaged files", async () => {
     await expect(readPromptFile(golden("missing.parquet"))).rejects.toThrow(
       /prompt 2 must be a string, got (null|a undefined)/u,
     );
@@ -204,7 +204,7 @@ describe("readPromptFile", () => {
     }
   });
 
-  it("names what cannot be read", async () => {
+  it("names unreadable files", async () => {
     await expect(readPromptFile(join(folder, "none.json"))).rejects.toThrow(
       /none\.json: .*there is no such file/u,
     );
@@ -217,7 +217,7 @@ describe("readPromptFile", () => {
 });
 
 describe("checkPrompts", () => {
-  it("takes a list of strings from anywhere", () => {
+  it("accepts a list of strings from any source", () => {
     expect(checkPrompts(["a"], "here")).toEqual(["a"]);
     expect(() => checkPrompts("a", "here")).toThrow(
       /here: prompts must be an array of strings, got a string \("a"\)/u,

@@ -56,8 +56,8 @@ const gives =
 const TASKS = JSON.stringify(["Write a script", "Develop a plan"]);
 const cached = (file: string) => join(home, "astra-rl", "datasets", file.replace(/\.[^.]+$/u, ""), file);
 
-describe("sets of prompts by their names", () => {
-  it("are fetched once and kept with their digest", async () => {
+describe("named prompt sets", () => {
+  it("are downloaded once and stored with their digest", async () => {
     answers.set("/data/task_prompts.json", gives(TASKS));
     expect(await readPrompts(ADVBENCH_TASKS, options())).toEqual(["Write a script", "Develop a plan"]);
     expect(await readPrompts(ADVBENCH_TASKS, options({ HF_HUB_OFFLINE: "1" }))).toHaveLength(2);
@@ -67,7 +67,7 @@ describe("sets of prompts by their names", () => {
     expect(sums).toContain(digest);
   });
 
-  it("may be columns of one file", async () => {
+  it("can be columns of one file", async () => {
     answers.set("/data/adv_bench_prompts.csv", gives('goal,target\n"Do, it","Sure"\nGo,Yes\n'));
     expect(await readPrompts(ADVBENCH_GOALS, options())).toEqual(["Do, it", "Go"]);
     expect(await readPrompts(ADVBENCH_TARGETS, options())).toEqual(["Sure", "Yes"]);
@@ -82,17 +82,17 @@ describe("sets of prompts by their names", () => {
     expect(await readPrompts(ADVBENCH_TASKS, options())).toHaveLength(2);
   });
 
-  it("refuse what has another digest than is known, after further attempts, and keep nothing of it", async () => {
+  it("refuse a download with a wrong digest, after retries, and store nothing", async () => {
     const { file } = NAMED_SETS[CONVOKIT_REDDIT_TRAIN]!;
     answers.set(`/data/${file}`, gives('["not the file"]'));
     await expect(readPrompts(CONVOKIT_REDDIT_TRAIN, options())).rejects.toThrow(
-      /prompt set "convokit-reddit-train": what came is not the file.*expected 9576c693.*put it at .*train\.json/u,
+      /prompt set "convokit-reddit-train": the download is not the expected file.*expected 9576c693.*save it as .*train\.json/u,
     );
     expect(requests).toHaveLength(4);
     expect(existsSync(cached(file))).toBe(false);
   });
 
-  it("refuse a file in the cache that is another, known or seen before", async () => {
+  it("refuse a changed file in the cache", async () => {
     const { file } = NAMED_SETS[CONVOKIT_REDDIT_TRAIN]!;
     answers.set("/data/task_prompts.json", gives(TASKS));
     await readPrompts(ADVBENCH_TASKS, options());
@@ -105,11 +105,11 @@ describe("sets of prompts by their names", () => {
     mkdirSync(join(cached(file), ".."), { recursive: true });
     writeFileSync(cached(file), "[]");
     await expect(readPrompts(CONVOKIT_REDDIT_TRAIN, options())).rejects.toThrow(
-      /is not the file that prompt set "convokit-reddit-train" must be .* delete it/u,
+      /is not the expected file of prompt set "convokit-reddit-train" .* delete it/u,
     );
   });
 
-  it("begin again where an answer was cut off or refused for a moment", async () => {
+  it("retry a truncated or temporarily refused download", async () => {
     const all = JSON.stringify(Array.from({ length: 4000 }, (_, index) => `Prompt ${index}.`));
     let times = 0;
     answers.set("/data/convokit_reddit_prompts_test.json", (response) => {
@@ -126,20 +126,20 @@ describe("sets of prompts by their names", () => {
 
   it.each<[string, Answer, RegExp]>([
     ["cut off each time", (response) => response.write("[", () => response.destroy()), /cannot be fetched/u],
-    ["silent", () => {}, /nothing came for too long/u],
+    ["silent", () => {}, /no data was received for too long/u],
     ["not there", (response) => response.writeHead(404).end(), /the server answered 404/u],
-  ])("say how to get them by hand when the server is %s", async (_, answer, message) => {
+  ])("explain the manual download if the server is %s", async (_, answer, message) => {
     answers.set("/data/task_prompts.json", answer);
     const failed = readPrompts(ADVBENCH_TASKS, { ...options(), hub: { retryDelay: 1, stallTimeout: 50 } });
     await expect(failed).rejects.toThrow(message);
     await expect(
       readPrompts(ADVBENCH_TASKS, { ...options(), hub: { retryDelay: 1, stallTimeout: 50 } }),
     ).rejects.toThrow(
-      `download ${address}/data/task_prompts.json by other means, and put it at ${cached("task_prompts.json")}`,
+      `download ${address}/data/task_prompts.json manually, and save it as ${cached("task_prompts.json")}`,
     );
   });
 
-  it("say so offline, ask nobody, and take what was put there by hand", async () => {
+  it("make no requests offline, say so, and use a file placed there manually", async () => {
     const offline = options({ HF_HUB_OFFLINE: "1" });
     await expect(readPrompts(ADVBENCH_TASKS, offline)).rejects.toThrow(
       /prompt set "advbench-tasks": HF_HUB_OFFLINE is set.*go online once, or download/u,
@@ -151,7 +151,7 @@ describe("sets of prompts by their names", () => {
     expect(await readPrompts(ADVBENCH_TASKS, offline)).toEqual(["by hand"]);
   });
 
-  it("lie where the hub's other files do", () => {
+  it("are stored next to the hub's other files", () => {
     const folder = (environment: NodeJS.ProcessEnv) => datasetSettings(environment).cacheFolder;
     expect(folder({ HF_HOME: "/h" })).toBe("/h/astra-rl/datasets");
     expect(folder({ XDG_CACHE_HOME: "/c" })).toBe("/c/huggingface/astra-rl/datasets");
@@ -164,7 +164,7 @@ describe("a file of the hub", () => {
   beforeEach(async () => void (hub = await openFolderHub()));
   afterEach(() => hub.close());
 
-  it("is fetched from a dataset's repository, into the cache of datasets", async () => {
+  it("is downloaded from a dataset's repository, into the cache of datasets", async () => {
     hub.repositories.set(
       "owner/set",
       new Map([
@@ -185,7 +185,7 @@ describe("a file of the hub", () => {
     );
   });
 
-  it("says what is wrong with an address, and with a dataset that is not there", async () => {
+  it("explains an invalid address, and a missing dataset", async () => {
     await expect(readPrompts("hf://owner/set/a.json", { hub: hub.options() })).rejects.toThrow(
       /is written hf:\/\/datasets\/OWNER\/NAME\/PATH/u,
     );

@@ -8,7 +8,7 @@ import { temporaryFolder } from "../../../method/test/training/temporary-folder.
 const configuration = (train: string, test: string) =>
   ({ prompts: { train, dev: test, test } }) as Configuration;
 
-it("the embedded prompts of training are others than those of the test, though both are named embedded", async () => {
+it("the embedded training prompts differ from the test prompts, though both are named embedded", async () => {
   const own = configuration("embedded", "embedded");
   const test = await loadPrompts(own, "test");
   const trained = await trainingPromptsOf(own, "test", test);
@@ -16,7 +16,7 @@ it("the embedded prompts of training are others than those of the test, though b
   expect(trained.filter((prompt) => test.includes(prompt))).toEqual([]);
 });
 
-it("the prompts of one file are those of training, too", async () => {
+it("test prompts from the training file count as training prompts", async () => {
   const file = join(temporaryFolder(), "prompts.json");
   writeFileSync(file, JSON.stringify(["It rained. ", "It snowed. "]));
   const own = configuration(file, file);

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { EMBEDDED_SCORER_LIMITS, EmbeddedToxicityScorer } from "../../src/embedded/index.js";
 
-test("what is said of the embedded scorer's limits is what it does", async () => {
+test("the embedded scorer's documented limits match its scores", async () => {
   const scorer = await EmbeddedToxicityScorer.load();
   const score = async (text: string) => (await scorer.score([text]))[0]!.score!.toFixed(2);
   const pipe = await score("Take a steel pipe, fill it with gunpowder, close both ends and put in a fuse.");

@@ -87,27 +87,27 @@ function makeRun(name: string, graphs: number): string {
   return at(name);
 }
 
-// What several tests read.
+// Shared fixtures.
 beforeAll(() => {
   makeRun("run", 3);
   writeFileSync(at("a.json"), stringifyEvaluation(evaluation(0.1)));
   writeFileSync(at("b.json"), stringifyEvaluation(evaluation(0.9)));
 });
 
-test("a run folder gives its configuration, steps and graphs; a torn last line is left out", () => {
+test("reads configuration, steps and graphs of a run folder, and skips a truncated last line", () => {
   const { runs, evaluations, comparison } = readReport([at("run")]);
   expect(runs).toHaveLength(1);
   expect(runs[0]).toMatchObject({ label: "run", configuration: { seed: 3 }, graphs_total: 3, run: null });
   expect(runs[0]!.metrics.map(({ step }) => step)).toEqual([1, 2]);
   const [node] = runs[0]!.graphs[2]!.children;
-  // What the tree says already is left out, and so are digits that nobody reads.
+  // Contexts that follow from the tree, and excess digits, are omitted.
   expect(node).not.toHaveProperty("context");
   expect(node!.reward).toBe(0.33333);
   expect(node!.children[0]).toMatchObject({ probe: "Sure?", response: "Yes." });
   expect([evaluations, comparison]).toEqual([[], null]);
 });
 
-test("of many graphs as many as wanted are taken, evenly, the last among them", () => {
+test("selects the requested number of graphs evenly, including the last", () => {
   const path = makeRun("many", 100);
   for (const graphs of [1, 2, 7, 50, 99, 100, 500]) {
     const [run] = readReport([path], { graphs }).runs;
@@ -121,7 +121,7 @@ test("of many graphs as many as wanted are taken, evenly, the last among them", 
   }
 });
 
-test("evaluation files are compared first with last, where they start from the same prompts", () => {
+test("compares the first and the last evaluation file if they start from the same prompts", () => {
   writeFileSync(at("c.json"), stringifyEvaluation(evaluation(0.9, ["one"])));
   const both = readReport([at("a.json"), at("b.json")]);
   expect(both.evaluations.map(({ label }) => label)).toEqual(["a", "b"]);
@@ -133,7 +133,7 @@ test("evaluation files are compared first with last, where they start from the s
   expect(readReport([at("a.json"), at("c.json")]).comparison).toBeNull();
 });
 
-test("evaluations during training stand in for those that a folder does not have", () => {
+test("uses evaluations during training if a folder has no others", () => {
   const path = makeRun("dev", 0);
   const lines = [5, 10, 15].map((step) => JSON.stringify({ step, ...evaluation(step / 20) }));
   writeFileSync(at("dev", "evaluations.jsonl"), `${lines.join("\n")}\n`);
@@ -143,15 +143,15 @@ test("evaluations during training stand in for those that a folder does not have
   expect(comparison?.record.n_pairs).toBe(PROBES.length);
 });
 
-test("what is neither run nor evaluation is refused by name", () => {
+test("refuses a path that is neither run nor evaluation, by name", () => {
   mkdirSync(at("empty"));
   writeFileSync(at("text.json"), "{}");
-  expect(() => readReport([at("empty")])).toThrow(/empty: holds no run/);
+  expect(() => readReport([at("empty")])).toThrow(/empty: contains no run/);
   expect(() => readReport([at("none")])).toThrow(/none: there is no such/);
   expect(() => readReport([at("text.json")])).toThrow(/text\.json: summary/);
 });
 
-test("CSV: a row a turn, and no cell that a spreadsheet takes for a formula", () => {
+test("CSV: a row per turn, and no cell that a spreadsheet interprets as a formula", () => {
   const lines = csvReport(readReport([at("b.json")]), "turns").split("\r\n");
   expect(lines[0]).toBe(
     "evaluation,rollout,turn,context,probe,response,probe harm,response harm,reward,probe NLL,error",
@@ -180,7 +180,7 @@ test("Markdown: names cannot be markup, texts stand in lines of their own", () =
   for (const line of text.split("\n")) if (line.includes("</script>")) expect(line).toMatch(/^ {4}/);
 });
 
-test("JSON inside a page holds no character that could end its element", () => {
+test("JSON inside a page contains no character that could end its element", () => {
   const hostile = { a: "</script><!--\u2028\u202E\uD800&<", "<b>": [1, null] };
   const text = embeddedJson(hostile);
   expect(text).not.toMatch(/[<\u2028\u202E\uD800]/u);

@@ -8,9 +8,9 @@ import { NoVerdictError, readEvaluation, createOutput, type Streams } from "@ast
 export function compareCommand(streams: Streams) {
   return new Command("compare")
     .description("Compare evaluations of the same prompts: paired differences from the first, with tests")
-    .argument("<evaluations...>", "files that eval --output wrote")
-    .option("--transfer", "a table of testers against targets instead", false)
-    .option("--force", "compare evaluations that are unlike, too, and say in what", false)
+    .argument("<evaluations...>", "files written by eval --output")
+    .option("--transfer", "print a table of testers against targets instead", false)
+    .option("--force", "compare evaluations with different settings as well, and list the differences", false)
     .option("--json", "print the result as JSON", false)
     .option("--markdown", "print the table as Markdown", false)
     .option("--quiet", "results and errors only", false)
@@ -42,14 +42,14 @@ export function compareCommand(streams: Streams) {
       for (const [at, { label, unlike, isSame, isPartial, record }] of comparisons.entries()) {
         const both = `${evaluations[0]!.label} and ${label}`;
         const warnings = [
-          ...(isSame ? [`${both} are the same evaluation; that they do not differ says nothing`] : []),
+          ...(isSame ? [`${both} are the same evaluation, so comparing them is meaningless`] : []),
           ...(unlike.length > 0
-            ? [`${both} are unlike: ${unlike.join(", ")}; their difference says little`]
+            ? [`${both} are not comparable: ${unlike.join(", ")}; their difference is hard to interpret`]
             : []),
           ...(isPartial
             ? [
                 record === null
-                  ? `${both} share no prompt, so that nothing is paired`
+                  ? `${both} have no prompt in common, so no rollouts are paired`
                   : `${record.n_pairs} rollouts of shared prompts are paired, of ${evaluations[0]!.evaluation.details.length} and ` +
                     `${evaluations[at + 1]!.evaluation.details.length}`,
               ]

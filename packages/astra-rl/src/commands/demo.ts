@@ -49,15 +49,15 @@ import { writeCard } from "@astra-rl/contrib/commands";
 export function demoCommand(streams: Streams) {
   return new Command("demo")
     .description("Train the embedded tester against the embedded target and show before and after")
-    .option("--seed <n>", "everything random follows from it", wholeNumber(0))
+    .option("--seed <n>", "seed of all random draws", wholeNumber(0))
     .addOption(
-      new Option("--algorithm <name>", "how the tester learns (default: grpo; with --chat dpo)").choices(
+      new Option("--algorithm <name>", "training algorithm (default: grpo; with --chat dpo)").choices(
         kindsOf("algorithm").map(({ name }) => name),
       ),
     )
-    .option("--chat", "with a model that reads conversations through a chat template", false)
-    .option("--novelty", "pay for probes that were not tried before as well", false)
-    .option("--run-dir <folder>", "where to keep the run (default: runs/demo-<time>)")
+    .option("--chat", "use a model with a chat template", false)
+    .option("--novelty", "also reward novel probes", false)
+    .option("--run-dir <folder>", "run folder (default: runs/demo-<time>)")
     .addOption(setOption())
     .option("--json", "print the comparison as JSON instead of a table", false)
     .addOption(quietOption())
@@ -65,7 +65,7 @@ export function demoCommand(streams: Streams) {
       requireAlone("demo");
       const output = createOutput(streams, {
         quiet,
-        mayOutlive: "the demo goes on; report.txt has its table",
+        mayOutlive: "the demo continues; report.txt will contain the table",
       });
       const started = performance.now();
       const given = await demoConfiguration(seed, algorithm, { chat, novelty, set: set ?? [] });
@@ -73,7 +73,7 @@ export function demoCommand(streams: Streams) {
       checkNewRunFolder(folder);
       const prompts = await loadPrompts(given, "test");
       const system = await assembleSystem(given);
-      // As `train` records it, so that the command which resumes a stopped demo finds what it was started with.
+      // As recorded by `train`, so that the command that resumes a stopped demo finds the original settings.
       const configuration = withSettled(given, system);
       const interruption = stopOnInterrupt(output);
       const evaluated = (tester: ModelIdentity) =>
@@ -175,7 +175,7 @@ function withYourOwnModels(): string[] {
 
 function whereFilesLie(folder: string): string[] {
   const files = [
-    ["report.html", "a page of it all: curves, before and after, trees, conversations"],
+    ["report.html", "a page with everything: curves, before and after, trees, conversations"],
     ["report.txt", "this table"],
     ["evaluation-before.json, evaluation-after.json", "every conversation, with its scores"],
     ["metrics.jsonl, graphs.jsonl", "a line for each training step, and for each tree it learned from"],

@@ -7,7 +7,7 @@ const NUMBERS = 25_000_000;
 const TIMES = 5;
 const BARRIERS = 20;
 
-/** Measures what the connection between the ranks can do; all ranks must call this. */
+/** Measures the connection between the ranks; all ranks must call this. */
 export async function measureConnection() {
   const { libtorch, isa, threads } = engineInformation();
   const ranks = await distributed.allGatherObject({
@@ -27,14 +27,14 @@ export async function measureConnection() {
   });
   return {
     ranks,
-    /** Milliseconds in which all ranks hear of each other. */
+    /** Milliseconds of an exchange among all ranks. */
     latency,
     /** Bytes of gradients that are summed over all ranks in a second. */
     bytesPerSecond: (4 * NUMBERS) / (milliseconds / 1000),
   };
 }
 
-/** Median in milliseconds; the first, which makes connections and memory, is not counted. */
+/** Median in milliseconds; the first, which opens connections and allocates memory, is not counted. */
 async function medianOf(times: number, work: () => Promise<void>): Promise<number> {
   const all: number[] = [];
   for (let i = 0; i <= times; i++) {
@@ -63,8 +63,8 @@ export function showConnection(
   for (const line of table(["rank", "machine", "libtorch", "ISA", "threads", "free memory"], rows)) {
     output.result(line);
   }
-  output.result(`latency    ${latency.toFixed(2)} ms until all ranks have heard of each other`);
-  output.result(`bandwidth  ${(bytesPerSecond / 1e6).toFixed(0)} MB of gradients summed in a second`);
+  output.result(`latency    ${latency.toFixed(2)} ms for an exchange among all ranks`);
+  output.result(`bandwidth  ${(bytesPerSecond / 1e6).toFixed(0)} MB of gradients summed per second`);
   for (const [name, parameters] of [
     ["124M", 124e6],
     ["1B", 1e9],

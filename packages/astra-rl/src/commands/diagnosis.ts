@@ -37,14 +37,14 @@ export function diagnose({ node, engine, engineError }: Facts): Problem[] {
   const { blas, blasUsesOpenMp, coreType, threads, physicalCores, isa, bf16, oneDnn, gemm } = engine;
   if (blasUsesOpenMp === false) {
     slow(
-      `${blas} is not the OpenMP build and fights libtorch for threads; apt-get install libopenblas0-openmp`,
+      `${blas} is not the OpenMP build and competes with libtorch for threads; run apt-get install libopenblas0-openmp`,
     );
   }
   if (!/openblas|mkl/i.test(blas))
-    slow(`the BLAS (${blas}) is a slow one; apt-get install libopenblas0-openmp`);
+    slow(`the BLAS (${blas}) is slow; run apt-get install libopenblas0-openmp`);
   if (coreType !== null && bf16 && OLD_CORES.test(coreType)) {
     slow(
-      `OpenBLAS computes for an older processor (${coreType}); set OPENBLAS_CORETYPE=Cooperlake or SkylakeX`,
+      `OpenBLAS uses kernels for an older processor (${coreType}); set OPENBLAS_CORETYPE=Cooperlake or SkylakeX`,
     );
   }
   if (threads < physicalCores) {
@@ -52,7 +52,7 @@ export function diagnose({ node, engine, engineError }: Facts): Problem[] {
       `${threads} of ${physicalCores} cores are used; unset OMP_NUM_THREADS, or set it to ${physicalCores}`,
     );
   }
-  if (bf16 && !oneDnn) slow("this libtorch has no oneDNN, so that bfloat16 gains nothing");
+  if (bf16 && !oneDnn) slow("this libtorch has no oneDNN, so bfloat16 is not faster");
   else if (isa === "amx" && gemm.bfloat16 < gemm.float32) {
     slow("bfloat16 is slower than float32 here although the processor has it; is the machine busy?");
   }

@@ -23,8 +23,8 @@ import { diagnose, type EngineFacts, type Facts } from "./diagnosis.js";
 /** `astra-rl doctor`: shows the engine, its speed, and problems. Exit code 1 if nothing works. */
 export function doctorCommand(streams: Streams) {
   return new Command("doctor")
-    .description("Say what engine this machine has, how fast it is, and what is wrong")
-    .option("--json", "as one JSON object", false)
+    .description("Check the installation: libtorch, speed, problems found")
+    .option("--json", "print the result as JSON", false)
     .option("--distributed", "measure the connection between the processes that a launcher started", false)
     .addOption(processesOption())
     .action(async ({ json, distributed: measures, processes = 1 }, command) => {
@@ -32,18 +32,18 @@ export function doctorCommand(streams: Streams) {
         await diagnoseRanks(createOutput(streams, { isRanked: true }), json, processes, command);
         return;
       }
-      if (processes > 1) throw new UsageError("--processes: goes with --distributed; add it");
+      if (processes > 1) throw new UsageError("--processes: requires --distributed; add it");
       const output = createOutput(streams);
       const facts = gather();
       const problems = diagnose(facts);
       if (json) output.json({ ...facts, problems });
       else {
         show(facts, output);
-        if (problems.length === 0) output.result("All is well.");
+        if (problems.length === 0) output.result("No problems found.");
         for (const { severity, text } of problems) output.result(`${severity}: ${text}`);
       }
       if (problems.some(({ severity }) => severity === "broken")) {
-        throw new AstraError("doctor: something is broken; see above");
+        throw new AstraError("doctor: the installation is broken; see above");
       }
     });
 }
@@ -56,8 +56,9 @@ async function diagnoseRanks(
 ): Promise<void> {
   if (processes === 1 && distributed.launchedOptions() === null) {
     throw new UsageError(
-      "--distributed: no launcher has started several processes; start it as a training would be, with torchrun --no-python, " +
-        "srun or mpirun, or add --processes 2 to try this machine",
+      "--distributed: no launcher has started several processes; start it like a training run, with torchrun " +
+        "--no-python, " +
+        "srun or mpirun, or add --processes 2 to test this machine",
     );
   }
   await inProcesses(processes, command, output, async () => {
@@ -110,7 +111,7 @@ function show({ node, engine, engineError }: Facts, output: Output): void {
   line("libtorch", `${engine.libtorch} from ${engine.origin}`);
   line("BLAS", blasText(engine));
   line("threads", `${engine.threads} on ${engine.physicalCores} cores`);
-  line("ISA", `${engine.isa}${process.env["ASTRA_ISA"] ? ", as ASTRA_ISA asks" : ""}`);
+  line("ISA", `${engine.isa}${process.env["ASTRA_ISA"] ? ", set by ASTRA_ISA" : ""}`);
   line("bf16", engine.bf16 ? "in hardware" : "not in hardware");
   line("auto", autoText(engine));
   line(

@@ -40,13 +40,15 @@ const declared = () =>
     .description("Evaluate the tester against the target on held-out prompts")
     .argument("<config>", "configuration file")
     .addOption(testerOption())
-    .addOption(new Option("--split <name>", "which prompts").choices(PROMPT_SPLITS).default("test" as const))
+    .addOption(
+      new Option("--split <name>", "prompts to evaluate on").choices(PROMPT_SPLITS).default("test" as const),
+    )
     .option(
       "--output <file>",
-      'write the whole record there, as JSON with summary and details; "-" is standard output',
+      'write the full record to this file, as JSON with summary and details; "-" is standard output',
     )
     .addOption(setOption())
-    .option("--json", "print the whole record instead of a table", false)
+    .option("--json", "print the full record as JSON instead of a table", false)
     .addOption(quietOption())
     .addOption(processesOption());
 
@@ -91,7 +93,7 @@ async function evaluateFrom(
     const spending = await spendingNotesOfRanks(system);
     if (!isFirst) return;
     if (toFile) writeResult(file, stringifyEvaluation(record));
-    // The record has them now; another evaluation shall ask anew.
+    // The record contains them now; another evaluation must query again.
     for (const path of journal?.paths ?? []) rmSync(path, { force: true });
     for (const line of spending) output.note(line);
     if (toFile) output.note(`Wrote ${file}`);

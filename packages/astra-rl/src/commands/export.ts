@@ -20,17 +20,20 @@ import { readEvaluation, writeResult, createOutput, type Streams } from "@astra-
 
 const FORMATS = [...(Object.keys(EXPORT_FORMATS) as ExportFormatName[]), "preferences"] as const;
 
-/** `astra-rl export EVALUATION|RUN`: what was found, in the format of another tool. */
+/** `astra-rl export EVALUATION|RUN`: found attacks in the format of another tool. */
 export function exportCommand(streams: Streams) {
   const descriptions = Object.entries(EXPORT_FORMATS).map(
     ([name, { description }]) => `  ${name}: ${description}`,
   );
   return new Command("export")
-    .description("Write found attacks in the format of another tool")
-    .argument("<source>", "file that eval --output wrote, or a run folder, whose training graphs are taken")
-    .addOption(new Option("--format <name>", "of which tool").choices(FORMATS).makeOptionMandatory())
-    .requiredOption("--output <path>", 'where to write it; "-" is standard output, for formats of one file')
-    .option("--all", "every conversation, not only those that end in harm", false)
+    .description("Export found attacks in the format of another tool")
+    .argument(
+      "<source>",
+      "file written by eval --output, or a run folder, of which the training graphs are used",
+    )
+    .addOption(new Option("--format <name>", "format of the export").choices(FORMATS).makeOptionMandatory())
+    .requiredOption("--output <path>", 'file to write; "-" is standard output, for formats of one file')
+    .option("--all", "export every conversation, not only those that led to harm", false)
     .option("--quiet", "errors only", false)
     .addHelpText(
       "after",
@@ -41,12 +44,13 @@ export function exportCommand(streams: Streams) {
       if (file !== "-") checkReplaceable(file, format);
       const { files, count, leftOut } = exported(path, format, all);
       if (file === "-") {
-        if (files.length > 1) throw new UsageError(`--output: ${format} is a folder; give it a name`);
+        if (files.length > 1)
+          throw new UsageError(`--output: ${format} is written as a folder; give its name`);
         streams.stdout.write(files[0]!.content as string);
       } else {
         for (const { path: name, content } of files) writeResult(join(file, name), content);
       }
-      const unfit = leftOut === 0 ? "" : `; ${leftOut} more do not fit this format`;
+      const unfit = leftOut === 0 ? "" : `; ${leftOut} more cannot be expressed in this format`;
       output.note(
         `${count} ${format === "preferences" ? "pairs" : "conversations"}${file === "-" ? "" : ` in ${file}`}${unfit}`,
       );

@@ -36,35 +36,29 @@ function doubtRules(text: string, before: readonly DoubtRule[]): DoubtRule[] {
   const unknown = rules.find((rule) => !(ACCEPTABLE as string[]).includes(rule));
   if (unknown === undefined) return [...before, ...(rules as DoubtRule[])];
   throw new InvalidArgumentError(
-    `There is no rule ${JSON.stringify(unknown)}; there are ${ACCEPTABLE.join(", ")}.`,
+    `Unknown rule ${JSON.stringify(unknown)}; available: ${ACCEPTABLE.join(", ")}.`,
   );
 }
 
-/** `astra-rl gate EVALUATION`: exit code 1 where the success rate may be above a threshold. */
+/** `astra-rl gate EVALUATION`: exit code 1 if the success rate may be above a threshold. */
 export function gateCommand(streams: Streams) {
   return new Command("gate")
-    .description(
-      "Judge a target by an evaluation: exit code 1 where its success rate may be above a threshold",
-    )
+    .description("Judge a target by an evaluation: exit code 1 if the success rate may be above a threshold")
     .argument(
       "[evaluation]",
-      "file that eval --output wrote; without one, how many rollouts the threshold needs",
+      "file written by eval --output; without one, print how many rollouts the threshold requires",
     )
-    .requiredOption(
-      "--max-success <share>",
-      "what the upper bound of the success rate may be, such as 5%",
-      share,
-    )
-    .option("--confidence <share>", "of the upper bound", share, 0.95)
+    .requiredOption("--max-success <share>", "maximum upper bound of the success rate, such as 5%", share)
+    .option("--confidence <share>", "confidence level of the upper bound", share, 0.95)
     .option(
       "--accept <rules>",
       `give a verdict despite these doubts about the measurement: ${ACCEPTABLE.join(", ")}`,
       doubtRules,
       [],
     )
-    .option("--conversations <n>", "how many of those that led to harm are shown", wholeNumber(0), 5)
-    .option("--junit <file>", "write JUnit XML there")
-    .option("--markdown <file>", 'write a summary for pull requests there; "-" is standard output')
+    .option("--conversations <n>", "number of conversations that led to harm to show", wholeNumber(0), 5)
+    .option("--junit <file>", "write JUnit XML to this file")
+    .option("--markdown <file>", 'write a summary for pull requests to this file; "-" is standard output')
     .option("--json", "print the result as JSON", false)
     .option("--quiet", "results and errors only", false)
     .action((path, { maxSuccess, confidence, accept, conversations, junit, markdown, json, quiet }) => {

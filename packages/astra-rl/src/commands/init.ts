@@ -23,16 +23,16 @@ const SCHEMA = fileURLToPath(new URL("../../configuration.schema.json", import.m
 /** `astra-rl init [FILE]`: writes a configuration with every key, explained. */
 export function initCommand(streams: Streams) {
   return new Command("init")
-    .description("Write a commented configuration file")
-    .argument("[file]", 'where to write it; "-" is standard output', "run.yaml")
-    .option("--tester <model>", "folder or hub id of the tester; without it, embedded:chatter")
+    .description("Write a configuration file with all options, explained in comments")
+    .argument("[file]", 'file to write; "-" is standard output', "run.yaml")
+    .option("--tester <model>", "folder or hub id of the tester (default: embedded:chatter)")
     .option(
       "--target <model>",
-      "folder or hub id of the target, or ./file.js#name; without it, embedded:chatter",
+      "folder or hub id of the target, or ./file.js#name (default: embedded:chatter)",
     )
     .option(
       "--scorer <spec>",
-      "which scorer: a kind such as detoxify, keyword:FILE.json, ./file.js#name or {type: …}",
+      "the scorer: a kind such as detoxify, keyword:FILE.json, ./file.js#name or {type: …}",
     )
     .option("--preset <name>", `a published formulation: ${presetNames().join(", ")}`)
     .addOption(
@@ -108,7 +108,8 @@ function template(
   if (scorer !== null || !mustChoose) return configurationTemplate({ schema, values });
   const notes = {
     scorer:
-      "CHOOSE A SCORER: it says how harmful a text is, and the tester is trained to raise its score. Write its type, and " +
+      "CHOOSE A SCORER: it measures how harmful a text is, and the tester is trained to raise its score. " +
+      "Write its type, and " +
       "uncomment its options.",
   };
   return configurationTemplate({ schema, values, notes, open: { scorer: OFFERED_SCORERS } });
@@ -127,7 +128,7 @@ function knownPreset(name: string): void {
   const names = presetNames();
   if (names.includes(name)) return;
   throw new UsageError(
-    `--preset ${name}: there is no such preset; there are ${names.join(", ")}${didYouMean(name, names)}`,
+    `--preset ${name}: unknown preset; available: ${names.join(", ")}${didYouMean(name, names)}`,
   );
 }
 

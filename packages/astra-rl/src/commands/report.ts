@@ -25,22 +25,22 @@ const NAMES = Object.keys(FORMATS) as (keyof typeof FORMATS)[];
 /** `astra-rl report RUN|EVALUATION…`: reports runs and evaluations as an HTML page or in other formats. */
 export function reportCommand(streams: Streams) {
   return new Command("report")
-    .description(
-      "Write a page that shows runs and evaluations: curves, before and after, trees, what was found",
-    )
+    .description("Write a report of runs and evaluations: curves, before and after, trees, attacks found")
     .argument(
       "<paths...>",
-      "run folders, and files that eval --output wrote; the first and the last are compared",
+      "run folders, and files written by eval --output; the first and the last are compared",
     )
     .option(
       "--output <file>",
-      'where to write it; "-" is standard output (default: report.html, others to "-")',
+      'file to write; "-" is standard output (default: report.html; other formats: "-")',
     )
-    .addOption(new Option("--format <name>", "of the report").choices(NAMES).default("html" as const))
+    .addOption(new Option("--format <name>", "format of the report").choices(NAMES).default("html" as const))
     .addOption(
-      new Option("--table <name>", "rows of a CSV file").choices(CSV_TABLES).default("turns" as const),
+      new Option("--table <name>", "with --format csv: what each row is")
+        .choices(CSV_TABLES)
+        .default("turns" as const),
     )
-    .option("--graphs <n>", "at most so many training graphs of each run, evenly spread", wholeNumber(1))
+    .option("--graphs <n>", "maximum number of training graphs per run, evenly spaced", wholeNumber(1))
     .option("--quiet", "errors only", false)
     .action((paths, { output: given, format, table, graphs, quiet }) => {
       const output = createOutput(streams, { quiet });

@@ -39,14 +39,14 @@ const MOST_EPISODES = 1_000_000;
 
 const declared = () =>
   new Command("rollout")
-    .description("Grow conversation trees and show them; with --json one graph a line")
+    .description("Generate conversation trees and print them; with --json one graph per line")
     .argument("<config>", "configuration file")
     .addOption(testerOption())
-    .option("--episodes <n>", "how many graphs", wholeNumber(1, MOST_EPISODES), 1)
-    .option("--seed <n>", "instead of the configuration's seed", wholeNumber(0))
+    .option("--episodes <n>", "number of graphs", wholeNumber(1, MOST_EPISODES), 1)
+    .option("--seed <n>", "replaces the configuration's seed", wholeNumber(0))
     .addOption(setOption())
-    .option("--json", "one JSON line {context, children} for each graph", false)
-    .option("--tokens", "with --json: the ids that each model read and said, too", false)
+    .option("--json", "print one JSON line {context, children} per graph", false)
+    .option("--tokens", "with --json: include the token ids that each model read and generated", false)
     .addOption(quietOption())
     .addOption(processesOption());
 
@@ -74,7 +74,9 @@ async function rollout(
   try {
     await introduceModels(system, output, prompts);
     if (tokens && teller.tokensOf === undefined) {
-      throw new UsageError("--tokens: the system of this configuration does not tell token ids (tokensOf)");
+      throw new UsageError(
+        "--tokens: the system of this configuration does not provide token ids (tokensOf)",
+      );
     }
     const sampler = await assembleSampler(configuration, system, prompts);
     const progress = new Progress(output, { unit: "episode", total: episodes });

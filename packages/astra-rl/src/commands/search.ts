@@ -43,35 +43,39 @@ import { stringifyEvaluation } from "@astra-rl/records";
 import { searchLines } from "@astra-rl/report";
 
 const DEFAULT_QUERIES = 3600;
-/** One alone succeeds most often, and tells the least about what a target can be led to. */
+/** A single probe succeeds most often, but reveals the least about a target. */
 const DEFAULT_PROBES = 16;
 
 const declared = () =>
   new Command("search")
     .description(
-      "Find likely probes that lead to harm without training: sample the tester, try the best on more openers, and evaluate them",
+      "Find likely probes that lead to harm without training: sample the tester, try the best probes on more " +
+        "prompts, and evaluate them",
     )
     .argument("<config>", "configuration file of a training")
     .option(
       "--queries <n>",
-      "most answers of the target that the search takes; the evaluation takes its own",
+      "maximum number of responses that the search requests from the target; the evaluation is not counted",
       wholeNumber(1),
       DEFAULT_QUERIES,
     )
     .option(
       "--probes <n>",
-      "most probes to find; in the evaluation each conversation says one of them",
+      "maximum number of probes to find; each conversation of the evaluation uses one of them",
       wholeNumber(1),
       DEFAULT_PROBES,
     )
     .option(
       "--max-nll <nats>",
-      "most nats a token of a probe, or none (default: the mean of the tester's probes and 0.1 more)",
+      "maximum nats per token of a probe, or none (default: the mean of the tester's probes plus 0.1)",
       natsOrNone,
     )
-    .option("--output <file>", "write the whole record there, as eval does, for compare, gate and report")
+    .option(
+      "--output <file>",
+      "write the full record to this file, as eval does, for compare, gate and report",
+    )
     .addOption(setOption())
-    .option("--json", "print the whole record instead of a table", false)
+    .option("--json", "print the full record as JSON instead of a table", false)
     .addOption(quietOption());
 
 type SearchCommandOptions = ReturnType<ReturnType<typeof declared>["opts"]>;
@@ -129,12 +133,13 @@ async function searchFrom(
     const { search } = result;
     if (search.probes.every(({ biased_estimate: { n_successes: found } }) => found === 0)) {
       output.alert(
-        "no found probe led to harm in the search: what is evaluated are merely likely probes; allow more queries, or train a tester " +
-          "if harm takes different probes in turn, since a search says one throughout",
+        "no probe led to harm in the search, so the evaluation uses probes that are merely likely; allow more " +
+          "queries, or train a tester " +
+          "if harm requires different probes in successive turns, since a search repeats one probe",
       );
     }
     if (search.max_nll === null && maxNll === undefined) {
-      output.note("No model tells how likely a probe is: the probes were searched for without a bound");
+      output.note("No model computes the likelihood of probes, so the search does not bound it");
     }
     const texts = search.probes.map(({ probe }) => probe);
     tester.say(takingTurns(texts, { prompts: prompts.length, rollouts, depth: depthOf(configuration) }));
@@ -167,8 +172,8 @@ function natsOrNone(text: string): number | "none" {
 }
 
 /**
- * The openers that are no test prompts, by their texts: a probe that was chosen on a test prompt would be measured by what it
- * was chosen for.
+ * The openers that are not test prompts, by their texts: a probe chosen on a test prompt would be evaluated on what it
+ * was chosen by.
  *
  * @throws UsageError if none is left
  */
@@ -178,24 +183,25 @@ function openersBeside(openers: readonly Prompt[], prompts: readonly Prompt[], o
   const left = openers.filter((opener) => !tested.has(textOf(opener)));
   if (left.length === 0) {
     throw new UsageError(
-      "prompts.train: every prompt is one of prompts.test, too, and what is chosen on test prompts cannot be measured on them; " +
-        "give other prompts to one of the two",
+      "prompts.train: every prompt is also in prompts.test, and probes chosen on test prompts cannot be " +
+        "evaluated on them; " +
+        "use other prompts for one of the two",
     );
   }
   const removed = openers.length - left.length;
   if (removed > 0) {
     output.alert(
-      `${removed} of ${openers.length} training prompts are test prompts, too: the search leaves them out`,
+      `${removed} of ${openers.length} training prompts are also test prompts, which the search skips`,
     );
   }
-  // An opener that is listed twice shows nothing new the second time.
+  // A duplicate opener adds no information.
   return [...new Map(left.map((opener) => [textOf(opener), opener])).values()];
 }
 
 const rolloutsOf = ({ evaluation }: Configuration, prompts: readonly Prompt[]): number =>
   Math.min(evaluation.rollouts ?? Infinity, evaluation.repeats * prompts.length);
 
-/** The probe of each rollout, which it says at each turn, as it was tried: each prompt and each repeat begins with the next one. */
+/** The probe that each rollout repeats at each turn, as it was tried: each prompt and each repeat uses the next one. */
 function takingTurns(
   texts: readonly string[],
   { prompts, rollouts, depth }: { prompts: number; rollouts: number; depth: number },
@@ -206,7 +212,7 @@ function takingTurns(
   });
 }
 
-/** A tester that is a list of probes, by its texts: the model that they were sampled from is another one. */
+/** Identity of a tester that is a list of probes, by its texts: not that of the model they were sampled from. */
 function identityOf({ models, system }: Configuration, texts: readonly string[]) {
   const { tester } = models as { tester?: ModelSetting };
   const name = (tester === undefined ? null : checkpointOf(tester)) ?? system?.type;

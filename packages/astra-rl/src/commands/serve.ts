@@ -32,7 +32,7 @@ import { requireToken, serve, type ServedModel } from "@astra-rl/serve";
 const adapterOption = () =>
   new Option(
     "--adapter <name=folder>",
-    "a LoRA adapter of the model, under a name of its own; repeatable",
+    "serve a LoRA adapter of the model under this name; repeatable",
   ).argParser(
     repeated((text): [name: string, folder: string] => {
       const at = text.indexOf("=");
@@ -44,55 +44,62 @@ const adapterOption = () =>
 /** `astra-rl serve`: a model of this machine behind OpenAI's API, as a target, or as an attacker for other tools. */
 export function serveCommand(streams: Streams) {
   return new Command("serve")
-    .description(
-      "Serve a model over OpenAI's API: as a target, or a trained tester as an attacker for other tools",
-    )
-    .option("--model <model>", "folder or hub id. Default: that of --config")
+    .description("Serve a model over OpenAI's API: as a target, or as an attacker for other tools")
+    .option("--model <model>", "folder or hub id (default: the model of --config)")
     .option(
       "--config <file>",
-      "a configuration: how models.tester or models.target reads conversations and, by generation, speaks",
+      "configuration file, from which the conversation format and generation settings of the role are used",
     )
     .addOption(
       new Option(
         "--role <role>",
-        "tester: the user is the target, and JSON that is asked for is filled with the message",
+        "tester: the user takes the target's part, and the message is returned in the requested JSON",
       )
         .choices(["target", "tester"])
         .default("target" as const),
     )
     .addOption(adapterOption())
-    .option("--name <name>", "the model's name in the API. Default: its folder's")
-    .option("--host <address>", "address to listen on; another than loopback needs --token-env", "127.0.0.1")
-    .option("--port <n>", "port; 0 is any free one", wholeNumber(0, 65_535), 8000)
+    .option("--name <name>", "the model's name in the API (default: the folder's name)")
+    .option(
+      "--host <address>",
+      "address to listen on; any address other than loopback requires --token-env",
+      "127.0.0.1",
+    )
+    .option("--port <n>", "port; 0 chooses a free port", wholeNumber(0, 65_535), 8000)
     .option("--token-env <variable>", "environment variable with the token that clients send")
-    .option("--parallel <n>", "sequences computed together", wholeNumber(1, 1024), 16)
-    .option("--queue <n>", "sequences that may wait; beyond, requests get 429", wholeNumber(0), 256)
+    .option("--parallel <n>", "number of sequences generated in parallel", wholeNumber(1, 1024), 16)
+    .option(
+      "--queue <n>",
+      "maximum number of waiting sequences; further requests are answered with status 429",
+      wholeNumber(0),
+      256,
+    )
     .option(
       "--cache-memory <mib>",
-      "memory of the key/value cache; it limits the window",
+      "memory of the key/value cache in MiB; it limits the context window",
       wholeNumber(1),
       4096,
     )
     .addOption(
-      new Option("--system <whose>", "tester: whose system prompt it reads, its own or the request's")
+      new Option("--system <whose>", "tester: which system prompt to use, the model's own or the request's")
         .choices(["ours", "theirs"])
         .default("ours" as const),
     )
     .option(
       "--prompts <file>",
-      "tester: prompts in place of the first user message, which is often an instruction",
+      "tester: prompts that replace the first user message, which is often an instruction",
     )
     .option(
       "--json-field <name>",
-      "tester: the key of its message in JSON. Default: next_message, prompt or the first text",
+      "tester: key of the message in JSON (default: next_message, prompt or the first text)",
     )
     .addOption(deviceOption())
-    .addOption(dtypeOption().default(undefined, "that of --config, else float32"))
+    .addOption(dtypeOption().default(undefined, "the one of --config, else float32"))
     .addOption(quietOption())
     .action(async (options) => {
       const output = createOutput(streams, { quiet: options.quiet });
       const { path, format, date, sampling, ...kept } = await chosenModel(options, output);
-      // Those of a configuration were told when it was read.
+      // Notes about those of a configuration were printed when it was read.
       if (options.model !== undefined) noteHubModel("--model", path, output);
       const token = tokenFrom(options.tokenEnv);
       const prompts =
@@ -136,7 +143,7 @@ export function serveCommand(streams: Streams) {
         }
         const interruption = stopOnInterrupt(
           output,
-          "Stopping after the requests in progress; once more stops at once.",
+          "Stopping after the requests in progress; press Ctrl-C again to stop immediately.",
         );
         if (!interruption.signal.aborted) await once(interruption.signal, "abort");
         await running.stop();
@@ -163,13 +170,13 @@ interface ChosenModel {
   targetTokenizer?: string;
 }
 
-/** The checkpoint, how it reads conversations, and how it speaks where a request does not say. */
+/** The checkpoint, its conversation format, and its default sampling settings. */
 async function chosenModel({ model, config, role }: ModelChoice, output: Output): Promise<ChosenModel> {
   // Templates that write a date get today's, unless the configuration has one.
   const today = new Date();
   if (config === undefined) {
     if (model === undefined) throw new UsageError("serve: needs --model, or a --config that has one");
-    // A tester speaks as in a run whose configuration does not say; a target by the API's defaults.
+    // A tester uses the default sampling of a run; a target the API's defaults.
     const sampling = role === "tester" ? DEFAULT_SAMPLING : {};
     return { path: model, format: {}, date: today, sampling, inferenceDtype: "float32" };
   }
@@ -177,9 +184,7 @@ async function chosenModel({ model, config, role }: ModelChoice, output: Output)
   const setting = models[role];
   const path = model ?? checkpointOf(setting);
   if (path === null) {
-    throw new UsageError(
-      `${config}: models.${role} is no checkpoint, so there is nothing to serve; give --model`,
-    );
+    throw new UsageError(`${config}: models.${role} is not a checkpoint and cannot be served; give --model`);
   }
   const date = models.date === undefined ? today : new Date(`${models.date}T00:00:00`);
   const format = checkpointOf(setting) === null ? {} : formatOf(setting);
@@ -210,5 +215,5 @@ function checkNames(models: readonly ServedModel[]): void {
   const names = models.map(({ name }) => name);
   const twice = names.find((name, at) => names.indexOf(name) !== at);
   if (twice !== undefined)
-    throw new UsageError(`--adapter: two models are named ${twice}; give each a name of its own`);
+    throw new UsageError(`--adapter: two models are named ${twice}; give each a unique name`);
 }

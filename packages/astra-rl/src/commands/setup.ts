@@ -7,9 +7,9 @@ import { AstraError, UsageError } from "@astra-rl/base";
 /** `astra-rl setup`: finds or installs libtorch and builds the engine in the installed package. */
 export function setupCommand() {
   return new Command("setup")
-    .description("Find or install libtorch and build the engine, once after installing the package")
-    .option("--force", "do every step again", false)
-    .option("--quiet", "no line when nothing is to be done", false)
+    .description("Find or install libtorch and build the engine; run it once after installing the package")
+    .option("--force", "repeat every step", false)
+    .option("--quiet", "print nothing if there is nothing to do", false)
     .action(({ force, quiet }) => {
       // In a separate process, because this one may have loaded the addon being rebuilt.
       const { status } = spawnSync(
@@ -17,7 +17,7 @@ export function setupCommand() {
         [enginePath(), ...(force ? ["--force"] : []), ...(quiet ? ["--quiet"] : [])],
         { stdio: "inherit" },
       );
-      if (status === 2) throw new UsageError("setup: could not be done; see above");
+      if (status === 2) throw new UsageError("setup: could not be completed; see above");
       if (status !== 0) throw new AstraError("setup: failed; see above");
     });
 }

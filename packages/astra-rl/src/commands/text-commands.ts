@@ -33,7 +33,7 @@ import { withMemoryAdvice } from "@astra-rl/method";
 interface TextCommand<Row, Flags> {
   name: string;
   description: string;
-  /** What is easily mistaken, below the help. */
+  /** Common pitfalls, below the help. */
   notes?: string;
   /** Describes an input line, for the help and the message about an empty file. */
   shape: string;
@@ -124,15 +124,17 @@ export const logprobsCommand = textCommand<{ context: string; continuation: stri
   description:
     "Log-probabilities of continuations: one JSON line {contextIds, continuationIds, logprobs, cut?}",
   notes:
-    "Context and continuation are encoded apart. A SentencePiece tokenizer begins each text with a space (▁), so that a " +
-    'continuation of "at" after "c" is read as " at"; continuationIds say what was scored. cut: the number of the context\'s ' +
-    "oldest tokens that do not fit the model's window and were left out.",
+    "Context and continuation are tokenized separately. A SentencePiece tokenizer begins each text with a " +
+    "space (▁), so that a " +
+    'continuation of "at" after "c" is read as " at"; continuationIds are the ids that were scored. cut: the ' +
+    "number of the context's " +
+    "oldest tokens that were dropped because they do not fit the model's context window.",
   shape: '{"context": …, "continuation": …}',
   row: z.object({ context: z.string(), continuation: z.string() }),
   unit: "line",
   options: [
     modelOption(),
-    batchSizeOption("lines read together; does not change any result", 32),
+    batchSizeOption("lines processed together; does not affect results", 32),
     deviceOption(),
     dtypeOption(),
   ],
@@ -209,10 +211,10 @@ export const generateCommand = textCommand<{ prompt: string }, ModelFlags & Samp
   options: [
     modelOption(),
     ...samplingOptions(),
-    new Option("--greedy", "always the likeliest token").default(false),
-    new Option("--stop <text...>", "texts that end a continuation"),
-    new Option("--seed <n>", "names the random draws").argParser(wholeNumber(0)).default(0),
-    batchSizeOption("prompts continued together; does not change any result", 32),
+    new Option("--greedy", "always choose the most likely token").default(false),
+    new Option("--stop <text...>", "texts that end a continuation (stop strings)"),
+    new Option("--seed <n>", "seed of the random draws").argParser(wholeNumber(0)).default(0),
+    batchSizeOption("prompts processed together; does not affect results", 32),
     deviceOption(),
     dtypeOption(),
   ],
@@ -256,9 +258,9 @@ export const scoreCommand = textCommand<z.output<typeof scoredRow>, { scorer: st
   options: [
     required(
       "--scorer <spec>",
-      "which scorer: a kind such as detoxify, keyword:FILE.json, ./file.js#name, a YAML file, or {type: …}",
+      "the scorer: a kind such as detoxify, keyword:FILE.json, ./file.js#name, a YAML file, or {type: …}",
     ),
-    batchSizeOption("texts in one call to the scorer", 64),
+    batchSizeOption("texts per call to the scorer", 64),
   ],
   async *answer(rows, { scorer: spec, batchSize }, output) {
     const scorer = await makeScorer(await readScorerSpec(spec), { hub: downloadNotes(output) });

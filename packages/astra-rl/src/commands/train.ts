@@ -63,16 +63,16 @@ import { bestAdvice, foundReport, warningsLine } from "@astra-rl/report";
 const declared = () =>
   new Command("train")
     .description(
-      "Train the tester; leaves metrics, checkpoints and the resolved configuration in a run folder",
+      "Train the tester; writes metrics, checkpoints and the resolved configuration to a run folder",
     )
     .argument("<config>", "configuration file")
-    .option("--run-dir <folder>", "where to keep the run (default: runs/<config>-<time>)")
-    .option("--resume", "go on with the run in --run-dir", false)
+    .option("--run-dir <folder>", "run folder (default: runs/<config>-<time>)")
+    .option("--resume", "resume the run in --run-dir", false)
     .addOption(setOption())
     .addOption(seedsOption())
     .addOption(gridOption())
-    .option("--jobs <n>", "with --seeds or --grid: runs at a time", wholeNumber(1, 64), 1)
-    .option("--json", "print each step's metrics line on standard output", false)
+    .option("--jobs <n>", "with --seeds or --grid: number of concurrent runs", wholeNumber(1, 64), 1)
+    .option("--json", "print the metrics of each step as a line of JSON on standard output", false)
     .addOption(quietOption())
     .addOption(processesOption());
 
@@ -83,18 +83,16 @@ export const trainCommand = (streams: Streams) =>
   declared().action(async (config, { processes = 1, ...options }, command) => {
     const output = createOutput(streams, {
       quiet: options.quiet,
-      mayOutlive: "training goes on; metrics.jsonl has every step",
+      mayOutlive: "training continues; metrics.jsonl contains every step",
       isRanked: true,
     });
     if (options.runDir === "") throw new UsageError(NO_FOLDER);
     if (options.resume && options.runDir === undefined) {
-      throw new UsageError("--resume: needs --run-dir, the folder of the run that is to go on");
+      throw new UsageError("--resume: requires --run-dir, the folder of the run to resume");
     }
     const isSweep = options.seeds !== undefined || (options.grid ?? []).length > 0;
     if (isSweep && (processes > 1 || distributed.launchedOptions() !== null)) {
-      throw new UsageError(
-        "--seeds and --grid: train runs in processes of their own, one for each; see --jobs",
-      );
+      throw new UsageError("--seeds and --grid: each run is trained in a separate process; see --jobs");
     }
     if (isSweep) await sweep(config, options, output);
     else await inProcesses(processes, command, output, () => train(config, options, output));
@@ -105,19 +103,20 @@ async function sweep(config: string, options: TrainOptions, output: Output): Pro
   const given = await readCommandConfiguration(config, { set, trains: true }, output);
   if (json || resume) {
     throw new UsageError(
-      `--${json ? "json" : "resume"}: of a single run; with --seeds and --grid, the same command goes on by itself`,
+      `--${json ? "json" : "resume"}: applies to a single run; with --seeds and --grid, run the same command ` +
+        `again to resume`,
     );
   }
   const chosen = seeds ?? [given.seed];
   const settings = settingsOf(grid, chosen.length);
-  // A mistake is told before any run.
+  // Errors are reported before any run.
   for (const { texts } of settings) {
     const overrides = [...(set ?? []), ...texts.map(parseOverride)];
     await readConfiguration(config, { overrides, trains: true });
   }
   const interruption = stopOnInterrupt(
     output,
-    "Stopping after the steps in progress; once more stops at once.",
+    "Stopping after the steps in progress; press Ctrl-C again to stop immediately.",
     { computes: false },
   );
   const runs = {
@@ -156,7 +155,7 @@ async function train(
     const dated = withToday(wanted, await distributed.fromRankZero(new Date()));
     const prompts = await loadPrompts(dated, "train", downloadNotes(output));
     system = await assembleSystem<System>(dated, downloadNotes(output));
-    // What an earlier process spent counts from the first call on.
+    // What an earlier process spent counts from the first call.
     if (resume) journal = await keepAnswersOf(system, join(folder, ANSWERS), output);
     const { formats, servers } = await introduceModels(system, output, prompts);
     const configuration = withSettled(formats.readsDate ? dated : wanted, system);
@@ -181,7 +180,7 @@ async function train(
           lock ??= prepareRunFolder(folder, () => writeResolvedConfiguration(folder, configuration));
           lock.check();
         }
-        // The files of the other ranks lie in it, too.
+        // It also contains the files of the other ranks.
         await distributed.barrier();
         journal ??= await keepAnswersOf(trained, join(folder, ANSWERS), output);
         const change = resume ? engineChange(folder) : null;
@@ -199,14 +198,14 @@ async function train(
     if (lastEvaluation && lastEvaluation.details.length > 0)
       for (const line of foundReport(lastEvaluation)) output.note(line);
     if (!isFirst) return;
-    // Hardening trains the target in the tester's place: it is no tester, and holds no conversations with one.
+    // Hardening trains the target as the tester: it is not a tester, and has no conversations with one.
     const isTarget = isSilent(given.models.target);
     if (!isTarget) writeCard(folder);
     const evaluated = lastEvaluation
       ? doubtsOfFigures(doubtsOfEvaluation(lastEvaluation.summary)).map(inEvaluation)
       : [];
     const metrics = metricsOf(folder);
-    // Reasons why the training says nothing about the target.
+    // Reasons why the training is inconclusive about the target.
     const doubts = [...doubtsOfTraining(metrics), ...evaluated];
     const tags = ["best", "last"].filter((tag) => existsSync(join(folder, "checkpoints", tag)));
     const checkpoints = tags.map((tag) => join(folder, "checkpoints", tag));
@@ -216,7 +215,7 @@ async function train(
     if (warnings !== null) output.note(`  ${warnings}`);
     if (checkpoints.length > 0) {
       const format =
-        checkpointFormat(checkpoints[0]!) === null ? "to be loaded by its system" : "in Hugging Face format";
+        checkpointFormat(checkpoints[0]!) === null ? "which only its system can load" : "in Hugging Face format";
       output.note(`  ${checkpoints.join(", ")}: the ${isTarget ? "hardened target" : "tester"}, ${format}`);
       const guess = lastEvaluation && tags.length > 1 ? bestAdvice(lastEvaluation.summary) : null;
       if (guess !== null) output.note(`  ${guess}`);
@@ -242,11 +241,11 @@ const inEvaluation = (doubt: Doubt): Doubt => ({
   reason: `in the last evaluation ${doubt.reason}`,
 });
 
-/** The steps of a run; none where a custom trainer writes no metrics.jsonl. */
+/** The steps of a run; none if a custom trainer writes no metrics.jsonl. */
 function metricsOf(folder: string): MetricsRecord[] {
   const file = join(folder, "metrics.jsonl");
   return existsSync(file) ? parseMetricsLines(readFileSync(file, "utf8"), file) : [];
 }
 
-/** Whether a target says nothing, as in the training of a target that is hardened. */
+/** Whether the target is silent, as in hardening. */
 const isSilent = (target: unknown): boolean => (target as { type?: unknown } | undefined)?.type === "silent";

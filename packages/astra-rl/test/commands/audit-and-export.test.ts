@@ -31,7 +31,7 @@ describe("astra-rl audit", () => {
   it("writes a blind sheet, and reads it back filled in", async () => {
     const sheet = path("sheet.csv");
     const written = await runCommand("audit", evaluation, "--sample", "3", "--output", sheet);
-    expect([written.code, written.err]).toEqual([0, expect.stringContaining("Fill in its column harmful")]);
+    expect([written.code, written.err]).toEqual([0, expect.stringContaining("Fill in the column harmful")]);
     const text = readFileSync(sheet, "utf8");
     expect(text.startsWith("id,conversation,harmful\r\n")).toBe(true);
     const empty = await runCommand("audit", evaluation, "--sheet", sheet);
@@ -42,7 +42,7 @@ describe("astra-rl audit", () => {
     writeFileSync(sheet, fill(["yes", "No", ""]));
     const read = await runCommand("audit", evaluation, "--sheet", sheet);
     expect([read.code, read.err]).toEqual([0, ""]);
-    expect(read.out).toContain("People judged 2 rollouts and call 1 of them harmful.");
+    expect(read.out).toContain("Human labels of 2 rollouts: 1 are harmful.");
     const { out } = await runCommand("audit", evaluation, "--sheet", sheet, "--json");
     expect(JSON.parse(out)).toMatchObject({ nAudited: 2, nHarmful: 1, scorers: [{ scorer: "keyword" }] });
     at = 0;
@@ -66,7 +66,7 @@ describe("astra-rl audit", () => {
   it("refuses a sheet without its columns", async () => {
     writeFileSync(path("other.csv"), "a,b\n1,2\n");
     const { code, err } = await runCommand("audit", evaluation, "--sheet", path("other.csv"));
-    expect([code, err]).toEqual([2, expect.stringContaining("needs the columns id and harmful")]);
+    expect([code, err]).toEqual([2, expect.stringContaining("must have the columns id and harmful")]);
   });
 });
 
@@ -116,7 +116,7 @@ describe("astra-rl export", () => {
     expect([refused.code, refused.err]).toEqual([2, expect.stringContaining("give a run folder")]);
   });
 
-  it("says what a format leaves out, and that nothing fits it", async () => {
+  it("reports what a format cannot express, and that nothing fits it", async () => {
     const none = await runCommand("export", evaluation, "--format", "harmbench", "--output", "-", "--all");
     expect([none.code, none.err]).toEqual([
       2,
@@ -124,12 +124,12 @@ describe("astra-rl export", () => {
     ]);
   });
 
-  it("says that there is nothing to export, what is no evaluation, and what cannot be replaced", async () => {
+  it("refuses an empty export, a file that is not an evaluation, and an output that cannot be replaced", async () => {
     const record = JSON.parse(readFileSync(evaluation, "utf8")) as { summary: { harm_threshold: number } };
     record.summary.harm_threshold = 2;
     writeFileSync(path("none.json"), JSON.stringify(record));
     const none = await runCommand("export", path("none.json"), "--format", "csv", "--output", "-");
-    expect([none.code, none.err]).toEqual([2, expect.stringContaining("--all takes every conversation")]);
+    expect([none.code, none.err]).toEqual([2, expect.stringContaining("--all exports every conversation")]);
     const folderAsFile = await runCommand("export", evaluation, "--format", "csv", "--output", folder);
     expect(folderAsFile.code).toBe(2);
     const asFolder = await runCommand("export", evaluation, "--format", "dataset", "--output", evaluation);
@@ -142,8 +142,8 @@ describe("astra-rl export", () => {
 describe("astra-rl card", () => {
   const card = join(run, "checkpoints", "best", "README.md");
 
-  it("is written by train, and anew with an evaluation on other prompts", async () => {
-    expect(readFileSync(card, "utf8")).toContain("the figures flatter it");
+  it("is written by train, and rewritten with an evaluation on other prompts", async () => {
+    expect(readFileSync(card, "utf8")).toContain("the figures are optimistic");
     writeFileSync(card, "");
     const own = path("own.json");
     const best = join(run, "checkpoints", "best");
@@ -176,7 +176,7 @@ describe("astra-rl card", () => {
     expect(readFileSync(card, "utf8")).toBe("");
   });
 
-  it("needs a checkpoint", async () => {
+  it("requires a checkpoint", async () => {
     const { code, err } = await runCommand("card", folder);
     expect([code, err.split("\n").length]).toEqual([2, 2]);
   });

@@ -63,7 +63,7 @@ function* turnsOf(graph: GraphRecord): Generator<{ turn: Turn; texts: string[] }
   yield* walk(graph.children, [graph.context]);
 }
 
-test("chat models read, turn by turn, what their templates write of the recorded texts", async () => {
+test("chat models read, turn by turn, the recorded texts as rendered by their templates", async () => {
   const folder = chatCheckpoint("chat", familyFolder("llama32-new-spelling"), SHORT);
   const run = configuration(
     `tester: {path: ${folder}, system: "Ask."}, target: {path: ${folder}, format: chat, system: "Talk."}`,
@@ -95,7 +95,7 @@ test("chat models read, turn by turn, what their templates write of the recorded
   expect(count).toBe(2 * (2 + 4 + 8));
 });
 
-test("a template that writes nothing of its own gives the run of the plain format, and reads as many tokens", async () => {
+test("a template that adds no text gives the run of the plain format, with as many tokens", async () => {
   const folder = chatCheckpoint("chat", goldenFolder, NOTHING);
   const train = async (name: string, format: string) => {
     const run = configuration(`tester: {path: ${folder}, ${format}}, target: ${goldenFolder}`);
@@ -110,7 +110,7 @@ test("a template that writes nothing of its own gives the run of the plain forma
   expect(await train("verbatim", "history: verbatim")).toEqual(plain);
 });
 
-test("a chat run keeps its formats and its date, and goes on as if it had not been stopped", async () => {
+test("a chat run keeps its formats and its date, and resumes exactly", async () => {
   const folder = chatCheckpoint("chat", familyFolder("llama32-new-spelling"), DATED);
   const section = `{path: ${folder}, system: "You ask."}`;
   const run = configuration(
@@ -137,7 +137,7 @@ test("a chat run keeps its formats and its date, and goes on as if it had not be
   );
   expect(other.err).toContain('models.date was "2026-02-03" and is now "2026-02-04"');
 
-  // The trained tester is read as the section says.
+  // The trained tester uses the section's format.
   const resolved = path("whole", "config.resolved.yaml");
   const trained = path("whole", "checkpoints", "last");
   const evaluation = await runCommand("eval", resolved, "--tester", trained, "--json", "--quiet");
@@ -150,7 +150,7 @@ test("a chat run keeps its formats and its date, and goes on as if it had not be
   expect(parseGraphLines(readFileSync(path("whole", "graphs.jsonl"), "utf8"))).toHaveLength(8);
 });
 
-test("a run without a date keeps the day on which it began", async () => {
+test("a run without a date keeps the day on which it started", async () => {
   const folder = chatCheckpoint("chat", familyFolder("llama32-new-spelling"), DATED);
   const run = configuration(`tester: ${folder}, target: ${folder}`);
   await runCommand("train", run, "--run-dir", path("run"), "--quiet");
@@ -178,7 +178,7 @@ test("a base model read with a chat template causes a warning, a missing templat
   }
   const mixed = await run(`tester: ${goldenFolder}, target: {path: ${base}, format: plain, thinking: true}`);
   expect(mixed).toMatchObject({ code: 2 });
-  expect(mixed.err).toContain("models.target.thinking belongs to format: chat");
+  expect(mixed.err).toContain("models.target.thinking is an option of format: chat");
 });
 
 test("plain models are read with labels and separators", async () => {

@@ -30,8 +30,8 @@ const warned = (run: string) =>
   Object.fromEntries(warningsOf(recordsOf(run)).map(({ rule, step }) => [rule, step]));
 const sessionsOf = (run: string) => parseRunRecord(readFileSync(path(run, "run.json"), "utf8")).sessions;
 
-describe("a run that collapses", () => {
-  it("says so while it trains; ends where stopOn names the warning; goes on without it as if never stopped", async () => {
+describe("a collapsing run", () => {
+  it("warns during training; ends if stopOn names the warning; resumes exactly without it", async () => {
     // DPO writes gibberish from the second step on. In these twenty steps a tenth are two.
     const settings = { "training.trainingSteps": "20", "training.learningRate": "5e-3" };
     const stopOn = { ...settings, "training.stopOn": "[kl, likelihood]" };
@@ -44,7 +44,7 @@ describe("a run that collapses", () => {
     expect(stopped.err).toContain(`step 3: training ends early: ${reason}`);
     expect(sessionsOf("cut")[0]!.stopped).toEqual({ step: 3, reason });
     for (const tag of ["best", "last"]) expect(existsSync(path("cut", "checkpoints", tag))).toBe(true);
-    const summary = "warnings while it trained: drift (step 3), likelihood (step 3)";
+    const summary = "warnings during training: drift (step 3), likelihood (step 3)";
     expect(stopped.err).toContain(`  ${summary}\n`);
     const report = await runCommand("report", path("cut"), "--format", "markdown");
     expect(report.out).toContain(`- ${summary}\n`);
@@ -67,7 +67,7 @@ describe("a run that collapses", () => {
     expect(recordsOf("cut")).toHaveLength(8);
   }, 120_000);
 
-  it("says so of PPO that runs away from the baseline", async () => {
+  it("warns of PPO that diverges from the baseline", async () => {
     const { err } = await train("run", {
       "training.trainingSteps": "8",
       "training.learningRate": "3e-3",
@@ -81,7 +81,7 @@ describe("a run that collapses", () => {
   }, 120_000);
 });
 
-it("a run that learns slowly, or hardly at all, is not warned of", async () => {
+it("a run that learns slowly causes no warning", async () => {
   for (const rate of ["4e-4", "1e-7"]) {
     const { err } = await train(rate, { "training.trainingSteps": "12", "training.learningRate": rate });
     expect(recordsOf(rate)).toHaveLength(12);

@@ -42,7 +42,7 @@ training: { trainingSteps: 2, evaluateEvery: 1, numEpisodesPerExperience: 4, lea
 const compare = (...args: string[]) => runCommand("compare", ...args);
 
 describe("astra-rl compare", () => {
-  it("shows figures of both with their paired difference, as text, Markdown and JSON", async () => {
+  it("shows the figures of both with their paired difference, as text, Markdown and JSON", async () => {
     const files = [path("before.json"), path("after.json")];
     const text = await compare(...files);
     expect([text.code, text.err]).toEqual([0, ""]);
@@ -64,23 +64,23 @@ describe("astra-rl compare", () => {
     });
   });
 
-  it("refuses what is unlike with code 2, and compares it with --force and a warning", async () => {
+  it("refuses evaluations that are not comparable with code 2, and compares them with --force and a warning", async () => {
     const files = [path("before.json"), path("other.json")];
     const refused = await compare(...files);
     expect(refused).toMatchObject({
       code: 2,
       out: "",
-      err: expect.stringContaining("another decoding of the target") as string,
+      err: expect.stringContaining("different generation settings of the target") as string,
     });
     const forced = await compare(...files, "--force");
     expect([forced.code, forced.out]).toEqual([
       0,
-      expect.stringContaining("Warning: before and other are unlike"),
+      expect.stringContaining("Warning: before and other are not comparable"),
     ]);
     expect((await compare(files[0]!)).code).toBe(2);
   });
 
-  it("says that an evaluation is compared with itself", async () => {
+  it("warns if an evaluation is compared with itself", async () => {
     const before = path("before.json");
     writeFileSync(path("copy.json"), readFileSync(before));
     for (const [other, label] of [
@@ -104,10 +104,10 @@ describe("astra-rl compare", () => {
     expect(out).toMatch(/^tester +against embedded:chatter$/mu);
     expect(out).toMatch(/^run\/last +\d/mu);
     const twice = await compare(path("after.json"), path("after.json"), "--transfer");
-    expect([twice.code, twice.err]).toEqual([2, expect.stringContaining("one for each pair")]);
+    expect([twice.code, twice.err]).toEqual([2, expect.stringContaining("one evaluation per pair")]);
   });
 
-  it("counts prompts where each is tried several times", async () => {
+  it("counts prompts if each is tried several times", async () => {
     const repeats = ["--set", "evaluation.repeats=3", "--set", "evaluation.rollouts=70"];
     const evaluated = await runCommand("eval", file, "--output", path("repeats.json"), ...repeats);
     expect([evaluated.code, evaluated.out]).toEqual([
@@ -143,7 +143,7 @@ describe("astra-rl compare", () => {
     });
   });
 
-  it("gives no verdict where an evaluation gives none", async () => {
+  it("gives no verdict if an evaluation gives none", async () => {
     const record = parseEvaluationRecord(readFileSync(path("after.json"), "utf8"));
     record.summary.doubts = [doubt("failed-turns", "most turns failed")];
     writeFileSync(path("failed.json"), stringifyEvaluation(record));
@@ -152,7 +152,7 @@ describe("astra-rl compare", () => {
   });
 });
 
-it("a report pairs an evaluation with the first that is like it, and none with a run's dev prompts", async () => {
+it("a report compares an evaluation with the first comparable one, and none with a run's dev prompts", async () => {
   const report = readReport([path("run"), path("before.json"), path("after.json")]);
   const labels = report.evaluations.map(({ label }) => label);
   expect(labels).toEqual(["dev, step 1", "dev, step 2", "before", "after"]);
@@ -200,7 +200,7 @@ describe("astra-rl gate", () => {
     const failed = await gate(withSuccesses(2), "--max-success", "0.05");
     expect([failed.code, failed.out]).toEqual([
       1,
-      expect.stringContaining("the rate is at most 6.2 %, where 5.0 % is allowed"),
+      expect.stringContaining("the rate is at most 6.2 % (allowed: 5.0 %)"),
     ]);
     const undecided = await gate(withSuccesses(1, { errors: 1 }), "--max-success", "5%");
     expect([undecided.code, undecided.out]).toEqual([
@@ -209,7 +209,7 @@ describe("astra-rl gate", () => {
     ]);
   });
 
-  it("passes nothing that says nothing: code 3, in the files, too", async () => {
+  it("passes no inconclusive evaluation: code 3, also in the files", async () => {
     const file = withSuccesses(0, { doubts: [doubt("failed-turns", "most turns failed")] });
     const options = ["--max-success", "5%", "--junit", path("doubt.xml"), "--markdown", path("doubt.md")];
     const { code, out } = await gate(file, ...options);
@@ -238,7 +238,7 @@ describe("astra-rl gate", () => {
     ]);
   });
 
-  it("gives no verdict over a doubt about the measurement, unless it is accepted by name", async () => {
+  it("gives no verdict with a doubt about the measurement, unless it is accepted by name", async () => {
     const file = withSuccesses(0, { doubts: [doubt("scorer-never-fires", "nothing reached the threshold")] });
     const refused = await gate(file, "--max-success", "5%");
     expect([refused.code, refused.out, refused.err]).toEqual([
@@ -263,7 +263,7 @@ describe("astra-rl gate", () => {
     expect([unknown.code, unknown.err]).toEqual([2, expect.stringContaining("scorer-never-fires")]);
   });
 
-  it("fails a target that was seen to fail, whatever else is doubtful, but not by a scorer that always fires", async () => {
+  it("fails a target with observed failures despite doubts, but not by a scorer that always fires", async () => {
     const cut = withSuccesses(50, { doubts: [doubt("unfinished-responses", "all were cut")] });
     expect((await gate(cut, "--max-success", "5%")).code).toBe(1);
     const always = withSuccesses(100, { doubts: [doubt("scorer-always-fires", "it fires on everything")] });
@@ -276,11 +276,11 @@ describe("astra-rl gate", () => {
     expect((await gate(failed, "--max-success", "5%")).code).toBe(3);
   });
 
-  it("says how many rollouts a threshold needs", async () => {
+  it("prints how many rollouts a threshold requires", async () => {
     const { code, out } = await gate("--max-success", "5%");
     expect([code, out]).toEqual([
       0,
-      expect.stringContaining("needs 59 prompts of which none leads to harm; 93, 124 or 153"),
+      expect.stringContaining("requires 59 prompts of which none leads to harm; 93, 124 or 153"),
     ]);
     const few = await gate(path("before.json"), "--max-success", "1%");
     expect([few.code, few.out]).toEqual([

@@ -2,7 +2,7 @@ import { spawnSync } from "node:child_process";
 import { expect, test } from "vitest";
 import { runCommand } from "../support/run-command.js";
 
-/** The words that bash offers behind a command line. */
+/** The words that bash completes after a command line. */
 async function offered(...words: string[]): Promise<string[]> {
   const { out } = await runCommand("completion", "bash");
   const script = `${out}\nCOMP_WORDS=(${words.map((word) => `'${word}'`).join(" ")}); COMP_CWORD=${words.length - 1}

@@ -15,7 +15,7 @@ const SHORT = [
 ];
 const demo = (...args: string[]) => runCommand("demo", ...SHORT.flatMap((text) => ["--set", text]), ...args);
 
-test("astra-rl demo ends with the table, conversations and where the files lie", async () => {
+test("astra-rl demo ends with the table, conversations and the paths of its files", async () => {
   const live = liveTensors();
   const { code, out, err } = await demo("--seed", "0", "--run-dir", path("run"));
   expect(code).toBe(0);
@@ -51,7 +51,7 @@ test("astra-rl demo ends with the table, conversations and where the files lie",
   expect(liveTensors()).toBe(live);
 });
 
-test("the same seed gives the same evaluations, another seed others; --algorithm and --json are heard", async () => {
+test("the same seed gives the same evaluations, another seed others; --algorithm and --json take effect", async () => {
   const summary = async (folder: string, ...args: string[]) => {
     const { code, out } = await demo("--run-dir", path(folder), "--json", "--quiet", ...args);
     expect(code).toBe(0);
@@ -83,7 +83,7 @@ test("the same seed gives the same evaluations, another seed others; --algorithm
   });
 });
 
-test("is resumed by the command that it names where it is stopped", async () => {
+test("is resumed by the command that it prints when it is stopped", async () => {
   const { code } = await demo("--run-dir", path("resumed"), "--quiet", "--seed", "4");
   expect(code).toBe(0);
   const resolved = path("resumed", "config.resolved.yaml");

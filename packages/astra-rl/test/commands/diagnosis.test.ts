@@ -27,7 +27,7 @@ test("a healthy machine has no problem", () => {
 
 test.each<[Partial<EngineFacts>, string]>([
   [{ blasUsesOpenMp: false }, "not the OpenMP build"],
-  [{ blas: "/usr/lib/libblas.so.3", blasUsesOpenMp: null, coreType: null }, "slow one"],
+  [{ blas: "/usr/lib/libblas.so.3", blasUsesOpenMp: null, coreType: null }, "slow; run"],
   [{ coreType: "Haswell" }, "OPENBLAS_CORETYPE"],
   [{ threads: 1 }, "1 of 2 cores"],
   [{ gemm: { float32: 400, bfloat16: 100 } }, "slower than float32"],
@@ -38,7 +38,7 @@ test.each<[Partial<EngineFacts>, string]>([
   expect(problems[0]).toMatchObject({ severity: "slow", text: expect.stringContaining(text) as string });
 });
 
-test("bfloat16 need not be faster in libtorch's own product where there are no tiles", () => {
+test("bfloat16 need not be faster in libtorch's own product without tiles", () => {
   expect(problemsOf({ isa: "avx512_bf16", gemm: { float32: 400, bfloat16: 100 } })).toEqual([]);
 });
 

@@ -39,7 +39,7 @@ describe("astra-rl encode", () => {
     },
   );
 
-  test("reads no weights", async () => {
+  test("loads no weights", async () => {
     const live = liveTensors();
     cpSync(folderOf("qwen2"), path("model"), { recursive: true });
     for (const name of ["model.safetensors", "config.json"]) rmSync(path(`model/${name}`));

@@ -107,14 +107,14 @@ it.each<[string, Setting, string]>([
     { scorer: '{ type: keyword, entries: [{ pattern: ".", weight: 1 }] }' },
     "scorer-always-fires",
   ],
-])("a gate gives no verdict over %s", async (_, setting, rule) => {
+])("a gate gives no verdict with %s", async (_, setting, rule) => {
   const { gate, rules } = await gated(setting);
   expect(rules).toEqual([rule]);
   expect([gate.code, gate.out]).toEqual([3, expect.stringMatching(/^No verdict on the target/)]);
   expect(gate.err).toContain(`--accept ${rule}`);
 });
 
-it("a gate fails one prompt that is tried 64 times, since it says nothing about others", async () => {
+it("a gate fails one prompt that is tried 64 times, since others are unknown", async () => {
   const prompts = Array.from({ length: 64 }, () => "Tell me what happened today. ").join("\n");
   const { gate, summary } = await gated({ prompts });
   expect([summary.n_rollouts, summary.n_prompts, summary.success_rate_interval]).toEqual([64, 1, null]);

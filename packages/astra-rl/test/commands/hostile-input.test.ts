@@ -6,7 +6,8 @@ import { describe, expect, test } from "vitest";
 import { goldenFolder } from "../../../lm/test/golden/gpt2.js";
 import { runCommand, temporaryFolder } from "../support/run-command.js";
 
-// What a day of hostile input found: each was a hang, a stack trace, a message without a place, or something taken as read.
+// Findings of tests with hostile input: each was a hang, a stack trace, a message without a position, or invalid input
+// accepted.
 const { path } = temporaryFolder();
 const program = fileURLToPath(new URL("../../bin/astra-rl.js", import.meta.url));
 const hasPipes = spawnSync("mkfifo", ["--version"]).status === 0;
@@ -32,7 +33,7 @@ ${more}`,
 }
 
 describe("configurations", () => {
-  test("ten unknown keys are told of, and how many there are besides", async () => {
+  test("ten unknown keys are reported, and the number of others", async () => {
     const keys = Array.from({ length: 9000 }, (_, index) => `key${index}: 1\n`).join("");
     const began = performance.now();
     const { code, err } = await runCommand("eval", file("keys.yaml", MODELS + SCORER + keys));
@@ -55,7 +56,7 @@ describe("configurations", () => {
       Array.from({ length: 50_000 }, (_, index) => `key${index}: &a${index} 1\n`).join(""),
       "more than 1000 anchors and aliases",
     ],
-  ])("too many %s are refused before anything compares them", async (_, text, words) => {
+  ])("too many %s are refused before parsing", async (_, text, words) => {
     const began = performance.now();
     const { code, err } = await runCommand("eval", file("many.yaml", text));
     expect(code).toBe(2);
@@ -63,21 +64,21 @@ describe("configurations", () => {
     expect(performance.now() - began).toBeLessThan(20_000);
   });
 
-  test("one line says that tabs indent", async () => {
+  test("tabs as indentation give one line", async () => {
     const text = `models:\n${"\ttester: x\n".repeat(13)}`;
     const { code, err } = await runCommand("eval", file("tabs.yaml", text));
     expect(code).toBe(2);
     expect(err).toBe(
-      `astra-rl: ${path("tabs.yaml")}:2:1: a tab indents this line; indent by spaces, here and everywhere\n`,
+      `astra-rl: ${path("tabs.yaml")}:2:1: this line is indented with a tab; indent with spaces throughout\n`,
     );
   });
 
-  test("an alias without an anchor is told of where it stands", async () => {
+  test("an alias without an anchor is reported with its position", async () => {
     const { err } = await runCommand("eval", file("alias.yaml", "seed: 1\nmodels: {tester: *nobody}\n"));
     expect(err).toContain(`alias.yaml:2:18: the alias "*nobody" has no anchor "&nobody" before it`);
   });
 
-  test("a pattern that is none has its place, and is not repeated whole", async () => {
+  test("an invalid pattern is reported with its position, and truncated", async () => {
     const scorer = `scorer:\n  type: keyword\n  entries:\n    - pattern: a\n    - pattern: "((${"x".repeat(90_000)}"\n`;
     const { code, err } = await runCommand("eval", file("pattern.yaml", MODELS + scorer));
     expect(code).toBe(2);
@@ -86,7 +87,7 @@ describe("configurations", () => {
     expect(err.length).toBeLessThan(1000);
   });
 
-  test("minNewTokens over maxNewTokens is told of with its place, before models load", async () => {
+  test("minNewTokens above maxNewTokens is reported with its position, before models load", async () => {
     const run = file(
       "run.yaml",
       `${MODELS}${SCORER}generation:\n  target: {maxNewTokens: 4, minNewTokens: 5}\n`,
@@ -99,7 +100,7 @@ describe("configurations", () => {
   });
 
   test.each(["train", "eval", "rollout"])(
-    "%s: an utterance beyond the window is told of before models load",
+    "%s: a message longer than the window is reported before models load",
     async (command) => {
       const args = command === "train" ? ["--run-dir", path("run")] : [];
       const set = ["--set", "generation.target.maxNewTokens=6000"];
@@ -112,7 +113,7 @@ describe("configurations", () => {
     },
   );
 
-  test("trees deeper than anything can read are refused", async () => {
+  test("trees that are too deep to be read are refused", async () => {
     const { code, err } = await runCommand(
       "rollout",
       configuration(),
@@ -142,7 +143,7 @@ describe.skipIf(!hasPipes)("pipes", () => {
     expect(performance.now() - began).toBeLessThan(30_000);
   });
 
-  test("with one are read, however late it comes", async () => {
+  test("with a late writer are read", async () => {
     const input = pipe("p");
     const writer = spawn("bash", ["-c", `sleep 1; echo '{"text": "Get lost."}' > ${input}`]);
     const scored = await runCommand("score", "--scorer", "embedded", "--input", input, "--quiet");
@@ -166,7 +167,7 @@ describe.skipIf(!hasPipes)("pipes", () => {
   });
 });
 
-test("standard input without an end is refused past 256 MiB", () => {
+test("endless standard input is refused after 256 MiB", () => {
   const line = JSON.stringify({ text: "a".repeat(1000) });
   const { stderr, status } = spawnSync(
     "bash",
@@ -177,7 +178,7 @@ test("standard input without an end is refused past 256 MiB", () => {
   expect(status).toBe(2);
 });
 
-test("paths that are none are named", async () => {
+test("invalid paths are named", async () => {
   const folder = await runCommand("score", "--scorer", "embedded", "--input", path());
   expect(folder.err).toBe(`astra-rl: ${path()}: cannot read the input: it is a folder\n`);
   const empty = await runCommand("train", configuration(), "--run-dir", "");
@@ -191,11 +192,11 @@ test("paths that are none are named", async () => {
     ],
     { encoding: "utf8" },
   );
-  expect(gone.stderr).toBe("astra-rl: the working directory is no more; change to another one\n");
+  expect(gone.stderr).toBe("astra-rl: the working directory no longer exists; change to another one\n");
   expect(gone.status).toBe(2);
 });
 
-test("names of folders and options move no terminal", async () => {
+test("names of folders and options are escaped on a terminal", async () => {
   const escape = "\u001B[31m\u202E";
   const option = await runCommand("eval", `--${escape}`, configuration());
   expect(option.err).toContain("--\\u{1b}[31m\\u{202e}");
@@ -205,7 +206,7 @@ test("names of folders and options move no terminal", async () => {
   expect(option.err + run.err + run.out).not.toMatch(/[\u001B\u202E]/u);
 });
 
-test("a run that took no step does not bar its folder; what somebody else put there does", async () => {
+test("a run without steps does not block its folder; foreign files do", async () => {
   const run = configuration();
   mkdirSync(path("run", "checkpoints"), { recursive: true });
   mkdirSync(path("run", "inputs"));
@@ -218,10 +219,12 @@ test("a run that took no step does not bar its folder; what somebody else put th
   mkdirSync(path("other"));
   file("other/config.resolved.yaml", "seed: 0\n");
   file("other/thesis.txt", "");
-  expect((await runCommand("train", run, "--run-dir", path("other"))).err).toContain("holds files already");
+  expect((await runCommand("train", run, "--run-dir", path("other"))).err).toContain(
+    "already contains files",
+  );
 });
 
-test("a score that is a text is shown as one", async () => {
+test("a score that is a string is shown as one", async () => {
   file("str.mjs", `export const str = () => "0.5";`);
   file("texts.jsonl", '{"text": "a"}\n');
   const args = ["--scorer", `${path("str.mjs")}#str`, "--input", path("texts.jsonl")];
@@ -229,7 +232,7 @@ test("a score that is a text is shown as one", async () => {
   expect(err).toContain('every score must be a number from 0 to 1, got "0.5"');
 });
 
-test("a graph 20,000 turns deep is refused by the report in words", async () => {
+test("a graph 20,000 turns deep is refused by the report with a message", async () => {
   expect((await runCommand("train", configuration(), "--run-dir", path("run"), "--quiet")).code).toBe(0);
   const deep =
     '{"context":"x","children":['.repeat(1) +
@@ -242,13 +245,13 @@ test("a graph 20,000 turns deep is refused by the report in words", async () => 
   expect(err).toContain("graphs.jsonl:1: is nested too deeply to be read");
 });
 
-/** What `generate` says with the model of the folder. */
+/** The output of `generate` with the model of the folder. */
 function generated() {
   file("texts.jsonl", '{"prompt": "a"}\n');
   return runCommand("generate", "--model", path("model"), "--input", path("texts.jsonl"));
 }
 
-test("a link that leads nowhere is no file that was left out", async () => {
+test("a dangling link is not treated as a missing file", async () => {
   cpSync(goldenFolder, path("model"), { recursive: true });
   rmSync(path("model", "generation_config.json"));
   symlinkSync("nowhere", path("model", "generation_config.json"));
@@ -257,7 +260,7 @@ test("a link that leads nowhere is no file that was left out", async () => {
   expect(err).toContain("generation_config.json: is a broken link");
 });
 
-test("a SHA256SUMS that says nothing switches no check off", async () => {
+test("an empty SHA256SUMS disables no check", async () => {
   cpSync(goldenFolder, path("model"), { recursive: true });
   file("model/SHA256SUMS", "garbage\n");
   const { code, err } = await generated();
@@ -265,7 +268,7 @@ test("a SHA256SUMS that says nothing switches no check off", async () => {
   expect(err).toContain("SHA256SUMS:1: must be a SHA-256 and the name of a file");
 });
 
-test("a template that is wrong is told of with its folder", async () => {
+test("an invalid template is reported with its folder", async () => {
   cpSync(goldenFolder, path("model"), { recursive: true });
   file("model/chat_template.jinja", "{% if %}");
   file("chats.jsonl", '{"messages": [{"role": "user", "content": "a"}]}\n');
@@ -305,7 +308,7 @@ test.each([
     '{ loss: zeros([], { requiresGrad: true }), logs: { a: "b" } }',
     'the log a must be a number, got "b"',
   ],
-])("an algorithm of one's own whose step returns %s is told what to return", async (_, result, words) => {
+])("a custom algorithm whose step returns %s is refused, with what to return", async (_, result, words) => {
   const dist = (name: string) =>
     JSON.stringify(new URL(`../../../${name}/src/index.ts`, import.meta.url).href);
   file(

@@ -29,7 +29,7 @@ afterEach(async () => {
 const generate = (model: string) =>
   runCommand("generate", "--model", model, "--input", path("prompts.jsonl"), "--max-new-tokens", "4");
 
-test("a model id gives what its folder gives", async () => {
+test("a model id gives the same result as its folder", async () => {
   const remote = await generate("owner/tiny");
   const local = await generate(goldenFolder);
   expect(remote.code).toBe(0);
@@ -40,7 +40,7 @@ test("a model id gives what its folder gives", async () => {
   expect(hub.requests).toEqual([]);
 });
 
-test("a gated model is the user's to open: exit 2 and one sentence", async () => {
+test("a gated model exits with 2 and one sentence", async () => {
   hub.refusal = 403;
   const { code, err } = await generate("owner/tiny");
   expect(code).toBe(2);
@@ -51,11 +51,11 @@ test.each([
   ["generate", { prompt: "Hello. " }],
   ["logprobs", { context: "Hello. ", continuation: "You." }],
   ["encode", { text: "Hello. " }],
-])("%s says which name it takes for a hub id, and nothing of a folder", async (command, row) => {
+])("%s says which name it loads from the hub, and nothing for a folder", async (command, row) => {
   writeFileSync(path("rows.jsonl"), `${JSON.stringify(row)}\n`);
   const run = (model: string, ...more: string[]) =>
     runCommand(command, "--model", model, "--input", path("rows.jsonl"), ...more);
-  const note = "--model: there is no folder owner/tiny, so it is a model of the hub";
+  const note = "--model: the folder owner/tiny does not exist, so the model is loaded from the hub";
   const remote = await run("owner/tiny");
   expect(remote.code).toBe(0);
   expect(remote.err.split("\n")[0]).toBe(note);

@@ -21,7 +21,7 @@ function file(content: string | Buffer): string {
   return path;
 }
 
-test("objects in order, empty lines and carriage returns aside", async () => {
+test("reads objects in order, ignoring empty lines and carriage returns", async () => {
   const path = file('{"text":"a","more":1}\r\n\n{"text":"🙂"}\n');
   expect((await readJsonLines(path, SHAPE, SCHEMA)).map(({ value, line }) => [line, value.text])).toEqual([
     [1, "a"],

@@ -49,14 +49,14 @@ test.each([
     1e-3,
   ],
   ["one's own", ["training.learningRate=2e-5"], 2e-5],
-])("the learning rate of %s is recorded as a number, and taken", async (_, settings, expected) => {
+])("the learning rate of %s is recorded as a number, and used", async (_, settings, expected) => {
   rmSync(path("run"), { recursive: true, force: true });
   const { recorded, rates } = await trained("run", settings);
   expect(recorded).toBeCloseTo(expected, 12);
   expect(rates).toEqual([recorded]);
 });
 
-test("a resumed run keeps the rate that it began with, whatever auto stands for now", async () => {
+test("a resumed run keeps its initial rate, even if auto now resolves to another", async () => {
   const settings = ["algorithm={type: rloo}"];
   const { recorded } = await trained("resumed", [...settings, "training.learningRate=1e-4"]);
   expect(recorded).toBe(1e-4);

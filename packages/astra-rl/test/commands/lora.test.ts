@@ -44,7 +44,7 @@ test("train with models.lora trains an adapter, saves it in PEFT's format, and e
   expect(liveTensors()).toBe(live);
 });
 
-test("a projection that the model lacks is an error that names those it has", async () => {
+test("an unknown projection is an error that lists the known ones", async () => {
   await runCommand("init", path("run.yaml"), "--tester", goldenFolder, "--target", goldenFolder);
   const wrong = ["--set", "models.lora.targetModules=[q_proj]"];
   const { code, err } = await runCommand(

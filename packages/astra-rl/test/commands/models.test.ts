@@ -10,7 +10,7 @@ const { path } = temporaryFolder();
 const lines = (rows: readonly object[]) => rows.map((row) => `${JSON.stringify(row)}\n`).join("");
 
 describe("astra-rl logprobs", () => {
-  test("gives the ids that were read and the numbers of transformers, whatever the batches", async () => {
+  test("gives the ids that were read and the numbers of transformers, for any batch size", async () => {
     const live = liveTensors();
     writeFileSync(
       path("pairs.jsonl"),
@@ -35,7 +35,7 @@ describe("astra-rl logprobs", () => {
       rows.forEach((row, index) => {
         const expected = golden.logprobs[index]!;
         const { contextIds, continuationIds } = expected;
-        // What does not fit into the window is said.
+        // Tokens beyond the window are reported.
         const isCut = contextIds.length + continuationIds.length > golden.window;
         const keys = ["contextIds", "continuationIds", "logprobs", ...(isCut ? ["cut"] : [])];
         expect(Object.keys(row)).toEqual(keys);
@@ -74,14 +74,14 @@ describe("astra-rl logprobs", () => {
           expect(Math.abs(value - logprobs[token]!)).toBeLessThan(2e-4),
         );
       });
-      // Whatever begins every text begins one that had to be cut as well.
+      // The prefix of every text is kept in truncated ones.
       const begin = pairs.find(({ context }) => context === "")?.contextIds ?? [];
       expect(rows.at(-1)!.contextIds.slice(0, begin.length)).toEqual(begin);
       expect(rows.at(-1)!.contextIds.length).toBeLessThan(100);
     },
   );
 
-  test("a continuation that leaves no room for a context is a mistake of the input", async () => {
+  test("a continuation that leaves no room for a context is an input error", async () => {
     writeFileSync(path("pairs.jsonl"), lines([{ context: "a", continuation: "word ".repeat(100) }]));
     const { code, err } = await runCommand(
       "logprobs",
@@ -140,7 +140,7 @@ describe("astra-rl generate", () => {
     },
   );
 
-  test("samples follow the seed, not the batches", async () => {
+  test("samples depend on the seed, not on batches", async () => {
     writeFileSync(
       path("prompts.jsonl"),
       lines(["The lamp", "", "日本", "A dog"].map((prompt) => ({ prompt }))),
@@ -161,7 +161,7 @@ describe("astra-rl generate", () => {
     expect((await sample("--seed", "1")).out).not.toBe(first.out);
   });
 
-  test("output is harmless to a terminal whatever the model writes", async () => {
+  test("output is escaped for a terminal, for any model output", async () => {
     writeFileSync(
       path("prompts.jsonl"),
       lines(Array.from({ length: 40 }, (_, row) => ({ prompt: `row ${row}` }))),
@@ -259,7 +259,7 @@ describe("astra-rl score", () => {
     expect(result.err).toMatch(message);
   });
 
-  test("an unknown category is refused, with those there are", async () => {
+  test("an unknown category is refused, with the known ones", async () => {
     writeFileSync(path("texts.jsonl"), lines([{ text: "a" }]));
     const model = fileURLToPath(new URL("../../../scorers/test/golden/llama-guard", import.meta.url));
     const refusal = async (category: string) => {

@@ -25,7 +25,7 @@ function overflowing(from: number): string {
   return folder;
 }
 
-test("logprobs writes no null for a number that there is not, and says in which line", async () => {
+test("logprobs refuses non-finite numbers, naming the line, instead of writing null", async () => {
   writeFileSync(
     path("pairs.jsonl"),
     '{"context": "A", "continuation": "b"}\n\n{"context": "Hello", "continuation": " world, how are you"}\n',
@@ -33,7 +33,7 @@ test("logprobs writes no null for a number that there is not, and says in which 
   const args = ["logprobs", "--model", overflowing(8), "--input", path("pairs.jsonl"), "--quiet"];
   const { code, out, err } = await runCommand(...args, "--batch-size", "1");
   expect(code).toBe(1);
-  // What was found before it stands.
+  // Earlier results remain.
   expect(out.trimEnd().split("\n")).toHaveLength(1);
   expect(out).not.toContain("null");
   expect(err).toContain(`${path("pairs.jsonl")}:3: the model gives no finite log-probability of token`);

@@ -67,8 +67,8 @@ test("an environment without language models is trained, resumed, rolled out, ev
   const { folder, file } = environment();
   const run = join(folder, "run");
   const trained = await runCommand("train", file, "--run-dir", run, "--quiet");
-  // What cannot be loaded elsewhere is said, and nothing else.
-  const warning = /^training: checkpoints hold no tester .* only the parameters\(\) of Letters; [^\n]*\n$/u;
+  // The only warning is about weights that other tools cannot load.
+  const warning = /^training: checkpoints contain only the parameters\(\) of Letters; [^\n]*\n$/u;
   expect(trained.err).toMatch(warning);
   expect(trained.code).toBe(0);
   const steps = parseMetricsLines(readFileSync(join(run, "metrics.jsonl"), "utf8"));
@@ -125,7 +125,7 @@ test("an environment without language models is trained, resumed, rolled out, ev
   expect(reported.out).toContain("## Run run");
 });
 
-test("what is missing or mistyped is said with its line", async () => {
+test("missing or mistyped options are reported with their line", async () => {
   const refused = async (yaml: string) => (await runCommand("rollout", environment(yaml).file)).err;
   expect(await refused("system: { type: letters }\n")).toContain(
     'system.type must be an export of a module such as ./file.js#name, got "letters"',

@@ -144,7 +144,7 @@ test("several targets, with paths relative to the file; a target as it is", asyn
   expect(refused.err).toContain(join(missing.folder, "none"));
 });
 
-test("init names a target of one's own relative to the file", async () => {
+test("init writes a custom target relative to the file", async () => {
   const { folder } = configuration("target: embedded:chatter");
   const file = join(folder, "made.yaml");
   const bot = `${relative(process.cwd(), join(folder, "bots.mjs"))}#Grumpy`;
@@ -152,7 +152,7 @@ test("init names a target of one's own relative to the file", async () => {
   expect(readFileSync(file, "utf8")).toContain("  target: ./bots.mjs#Grumpy\n");
 });
 
-test("what is missing or of the wrong shape is said with its place", async () => {
+test("a missing or unsuitable export is reported with its position", async () => {
   const refused = async (models: string) => {
     const { file, folder } = configuration(models);
     const { err, code } = await runCommand("rollout", file, "--episodes", "1", "--quiet");
@@ -178,9 +178,9 @@ test("what is missing or of the wrong shape is said with its place", async () =>
   expect(await refused("target: ./bots.mjs#Knowing, targetDevice: cpu")).toContain(
     "targetDevice is for checkpoints, but every target is a model of another kind; leave it out",
   );
-  // Nobody says how likely probes are.
+  // No model computes likelihoods.
   expect(await refused("target: ./bots.mjs#Grumpy")).toContain(
-    'the reward\'s term "nll" needs the likelihood of probes, which this target does not tell; give a model as ' +
+    'the reward\'s term "nll" needs the likelihood of probes, which this target does not provide; give a model as ' +
       "likelihood (models.likelihood in a configuration)",
   );
 });

@@ -65,11 +65,11 @@ training: { trainingSteps: 2, numEpisodesPerExperience: 2, learningRate: 0.1, ev
   );
 });
 
-test("is trained and evaluated by its reward, and nothing is said of texts that it does not have", async () => {
+test("is trained and evaluated by its reward, without messages about texts", async () => {
   const [best, record] = [join(run, "checkpoints", "best"), join(folder, "evaluation.json")];
   const trained = await runCommand("train", file, "--run-dir", run);
   expect([trained.code, trained.out]).toEqual([0, ""]);
-  expect(trained.err).toContain("/checkpoints/last: the tester, to be loaded by its system");
+  expect(trained.err).toContain("/checkpoints/last: the tester, which only its system can load");
   // Three actions are few because there are no more.
   expect(trained.err).not.toMatch(/Hugging Face|nearly identical|different texts/u);
   const steps = parseMetricsLines(readFileSync(join(run, "metrics.jsonl"), "utf8"));
@@ -85,7 +85,7 @@ test("is trained and evaluated by its reward, and nothing is said of texts that 
   const evaluated = await runCommand("eval", file, "--output", record, "--tester", best, "--quiet");
   expect([evaluated.code, evaluated.err]).toEqual([0, ""]);
   expect(evaluated.out).toMatch(/^turns failed, probes, responses empty +0, –, – of 32$/mu);
-  // Nothing is judged: not even a share of 0.
+  // Nothing is scored: not even a share of 0.
   expect(evaluated.out).not.toMatch(/up to each turn|\b0\.0 %|undefined/u);
   expect(evaluated.out).toContain("Doubtful (not-judged)");
   const redone = await runCommand("card", run, "--evaluation", record, "--quiet");

@@ -9,7 +9,7 @@ import { runCommand, temporaryFolder } from "../support/run-command.js";
 
 const { path } = temporaryFolder();
 
-/** What a preset says of sizes, made small; what it says of the method stays. */
+/** A preset with small sizes and its method unchanged. */
 const SMALL = [
   "generation.tester.maxNewTokens=4",
   "generation.target.maxNewTokens=4",
@@ -22,7 +22,7 @@ const SMALL = [
 const KEYWORDS = `scorer={type: keyword, entries: [{pattern: "[a-m]", weight: 0.6}, {pattern: "h", weight: 0.3}]}`;
 
 describe.each(presetNames())("preset %s", (name) => {
-  test("is read without complaint as it stands", async () => {
+  test("is valid as it is", async () => {
     const { models, scorer } = await readConfiguration(presetPath(name));
     expect(models.tester).toMatch(/^[\w-]+\/[\w.-]+$/u);
     expect(scorer.type).toBe("detoxify");
@@ -71,14 +71,14 @@ describe.each(presetNames())("preset %s", (name) => {
   }, 120_000);
 });
 
-test("init refuses a preset that does not exist, with those that do", async () => {
+test("init refuses an unknown preset, and lists the known ones", async () => {
   const { code, err } = await runCommand("init", path("x.yaml"), "--preset", "mallibu");
   expect(code).toBe(2);
-  expect(err).toContain("--preset mallibu: there is no such preset; there are active-attacks, ");
+  expect(err).toContain("--preset mallibu: unknown preset; available: active-attacks, ");
   expect(err).toContain("did you mean malibu?");
 });
 
-test("init says where --set belongs, and not another option", async () => {
+test("init says where to use --set, instead of suggesting another option", async () => {
   const { code, err } = await runCommand("init", path("y.yaml"), "--set", "seed=3");
   expect([code, err]).toEqual([
     2,
@@ -88,7 +88,7 @@ test("init says where --set belongs, and not another option", async () => {
   expect((await runCommand("init", "--help")).out).not.toContain("--set");
 });
 
-test("the name of a scorer in the place of its section is understood", async () => {
+test("the name of a scorer instead of its section gets a hint", async () => {
   for (const [given, meant] of [
     ["detoxify", "detoxify"],
     ["detoxfy", "detoxify"],

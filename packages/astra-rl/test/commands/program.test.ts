@@ -15,7 +15,7 @@ const run = (args: readonly string[], environment: NodeJS.ProcessEnv = {}) =>
     env: { ...process.env, ...environment },
   });
 
-test("exit codes, and a stack only for those who ask", () => {
+test("exit codes, and a stack trace only on request", () => {
   expect(run(["--version"])).toMatchObject({ status: 0, stderr: "" });
   const wrong = run(["train", path("none.yaml")]);
   expect(wrong).toMatchObject({ status: 2, stdout: "" });
@@ -25,7 +25,7 @@ test("exit codes, and a stack only for those who ask", () => {
   expect(run(["train", path("none.yaml")], { ASTRA_RL_DEBUG: "1" }).stderr).toMatch(/\n {4}at /);
 });
 
-test("a reader that leaves early ends the command as it ends other programs, with a line", () => {
+test("a closed pipe ends the command with the usual code and a line", () => {
   writeFileSync(path("texts.jsonl"), `${JSON.stringify({ text: "a ".repeat(5000) })}\n`.repeat(200));
   const command = `"${process.execPath}" "${program}" score --scorer embedded --input "${path("texts.jsonl")}" --quiet | head -n 1; echo "\${PIPESTATUS[0]}"`;
   const { stdout, stderr } = spawnSync("bash", ["-c", command], { encoding: "utf8" });
@@ -59,7 +59,7 @@ training: {trainingSteps: 100000, evaluateEvery: 0}
   const code = await new Promise((resolve) => child.once("close", resolve));
   expect(errors).toContain("Stopping after the step in progress");
   expect(code).toBe(1);
-  const steps = /stopped after step (\d+) of 100000; go on with/.exec(errors)?.[1];
+  const steps = /stopped after step (\d+) of 100000; resume with/.exec(errors)?.[1];
   const lines = () => readFileSync(path("run", "metrics.jsonl"), "utf8").trimEnd().split("\n");
   expect(String(lines().length)).toBe(steps);
   const more = Number(steps) + 1;

@@ -21,7 +21,7 @@ const record = (values: Readonly<Record<string, number | null>>): MetricsRecord 
 });
 
 describe("progress", () => {
-  test("elsewhere than on a terminal: plain lines, not more than one in five seconds, and the last", () => {
+  test("without a terminal: prints plain lines, at most one in five seconds, and the last", () => {
     const { streams, err } = captured();
     let time = 0;
     const progress = new Progress(createOutput(streams), { unit: "step", total: 20, now: () => time });
@@ -40,7 +40,7 @@ describe("progress", () => {
     ]);
   });
 
-  test("on a terminal: one line that is rewritten and never wraps; results end it", () => {
+  test("on a terminal: rewrites one line that never wraps, and ends it before results", () => {
     const { streams, out, err } = captured({ terminal: true });
     const output = createOutput(streams);
     output.live("x".repeat(100));
@@ -50,7 +50,7 @@ describe("progress", () => {
     expect(out()).toBe("done\n");
   });
 
-  test("notes stay above what is live, and a panel is rewritten as a whole", () => {
+  test("keeps notes above the live lines, and rewrites a panel as a whole", () => {
     const { streams, err } = captured({ terminal: true });
     const output = createOutput(streams);
     output.live("a", "b");
@@ -97,7 +97,7 @@ describe("progress", () => {
     expect(err().split("\u001B[2K").at(-1)).toContain(
       "dev 12   by harmless probes 3.1 % (1.0 to 6.0 %) · NLL 0.60 · clusters 3",
     );
-    // What stays is the line, not the panel.
+    // The line stays, the panel is erased.
     progress.end();
     expect(err().split("\u001B[2K").at(-1)).toMatch(/^step 13\/13 [^\n]* in all\n$/u);
   });
@@ -109,7 +109,7 @@ describe("progress", () => {
   };
 
   test.each([50, 80, 120, 200])(
-    "at %d columns count, speed and time left are there, and whole facts",
+    "at %d columns shows count, speed and time left, and only whole facts",
     (columns) => {
       const long = { step: 99_999, "success/rate": 1, "reward/mean": -12.3456, "probes/distinct": 48 };
       for (const line of [live(columns, { step: 12 }), live(columns, long, 100_000)]) {
@@ -123,7 +123,7 @@ describe("progress", () => {
     },
   );
 
-  test("at 80 columns success and reward are there, at 200 what the probes are like, each with its name", () => {
+  test("at 80 columns shows success and reward, at 200 also figures of probes, each with its name", () => {
     expect(live(80, { step: 12 }, 40)).toMatch(/ · success 12\.5 % .*· reward −1\.234/u);
     expect(live(240, { step: 12 })).toMatch(
       /success by harmless probes 3\.1 % .*· harmful probes 40\.0 % · distinct probes 12\/48/u,
@@ -131,7 +131,7 @@ describe("progress", () => {
     expect(live(240, { step: 12 })).toContain("dev success 9.4 %");
   });
 
-  test("what is not known is a dash", () => {
+  test("shows a dash for unknown values", () => {
     const nothing = { "success/rate": null, "success/harmless_probe_rate": null, "harm/probe_rate": null };
     const line = live(240, { step: 1, ...nothing, "probes/distinct": null, "evaluation/success_rate": null });
     expect(line).toMatch(/success – .* · harmful probes – · distinct probes –\/48/u);

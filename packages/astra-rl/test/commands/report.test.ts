@@ -11,7 +11,7 @@ function run(): string {
   return path("run");
 }
 
-test("astra-rl report writes a page where it is told to, folders included", async () => {
+test("astra-rl report writes a page to the given path, and creates folders", async () => {
   const file = path("deep", "report.html");
   const { code, out, err } = await runCommand("report", run(), "--output", file);
   expect({ code, out, err }).toEqual({ code: 0, out: "", err: `Wrote ${file}\n` });
@@ -28,7 +28,7 @@ test("--format json, csv and markdown go to standard output", async () => {
   expect((await runCommand("report", folder, "--format", "markdown")).out).toContain("## Run run");
 });
 
-test("what is no regular file is never written over", async () => {
+test("only regular files are overwritten", async () => {
   symlinkSync("/dev/null", path("link"));
   mkdirSync(path("folder"));
   for (const target of ["/dev/null", path("link"), path("folder")]) {
@@ -41,7 +41,7 @@ test("what is no regular file is never written over", async () => {
 
 const run0 = () => (existsSync(path("run")) ? path("run") : run());
 
-test("mistakes end with a sentence and code 2", async () => {
+test("errors end with a sentence and code 2", async () => {
   for (const args of [["/nowhere"], [run0(), "--format", "pdf"], [run0(), "--graphs", "0"], []]) {
     const { code, err } = await runCommand("report", ...args);
     expect([args, code]).toEqual([args, 2]);

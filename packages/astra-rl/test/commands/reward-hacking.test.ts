@@ -9,7 +9,7 @@ const folder = temporaryFolder();
 const path = (name: string) => join(folder, name);
 
 /** A scorer that takes two everyday words for harm, which a tester learns to elicit; the world's own classifier is not fooled. */
-it("a tester that learns to fool its scorer is found out by a second one, in eval, report and page", async () => {
+it("a tester that exploits its scorer is detected by a second one, in eval, report and page", async () => {
   const file = path("run.yaml");
   writeFileSync(
     file,
@@ -34,7 +34,7 @@ evaluation: { depth: 2, secondScorer: { type: embedded } }
   const evaluated = await runCommand("eval", file, ...tester, "--output", after);
   expect(evaluated.out).toContain("success by embedded-toxicity");
   expect(evaluated.out).toMatch(
-    /Reward hacking\? The first scorer calls \d+ rollouts a success that embedded-toxicity does not/u,
+    /Possible reward hacking: the first scorer calls \d+ rollouts a success that embedded-toxicity does not/u,
   );
   const [first, last] = [before, after].map(
     (each) => parseEvaluationRecord(readFileSync(each, "utf8"), each).summary,
@@ -42,7 +42,7 @@ evaluation: { depth: 2, secondScorer: { type: embedded } }
   expect(last!.success_rate! - first!.success_rate!).toBeGreaterThan(0.2);
   expect(last!.second!.success_rate! - first!.second!.success_rate!).toBeLessThan(0.05);
   const sentence =
-    /Reward hacking\? Success rose by \+\d+\.\d points by the scorer that training saw, and by .* by embedded-toxicity/u;
+    /Possible reward hacking: success rose by \+\d+\.\d points according to the scorer of training, and by .* according to embedded-toxicity/u;
   const markdown = await runCommand("report", before, after, "--format", "markdown");
   expect(markdown.out.replaceAll("\\", "")).toMatch(sentence);
   const page = path("report.html");

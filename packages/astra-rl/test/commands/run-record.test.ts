@@ -35,7 +35,7 @@ const read = (): RunRecord => parseRunRecord(readFileSync(path("run", "run.json"
 const train = (...args: string[]) =>
   runCommand("train", configuration(), "--run-dir", path("run"), "--quiet", ...args);
 
-test("a run says when, where and from what it was made, with copies of what is small", async () => {
+test("a run records when, where and from which files it was made, with copies of small ones", async () => {
   const before = Date.now();
   expect((await train()).code).toBe(0);
   const { seed, models, files, sessions } = read();
@@ -63,7 +63,7 @@ test("a run says when, where and from what it was made, with copies of what is s
   expect(session!.commit).toMatch(/^[0-9a-f]{40}(\+changes)?$/);
 });
 
-test("a resumed run adds a session and changes nothing else; its results are those of a run that never stopped", async () => {
+test("a resumed run adds a session and changes nothing else; its results equal those of an uninterrupted run", async () => {
   expect((await train()).code).toBe(0);
   const first = read();
   const copies = readdirSync(path("run", "inputs"));
@@ -78,14 +78,14 @@ test("a resumed run adds a session and changes nothing else; its results are tho
   expect(readFileSync(path("run", "checkpoints", "last", "model.safetensors"))).toEqual(weights);
 });
 
-test("a run of before there was a run.json gets one when it is resumed", async () => {
+test("a run without a run.json gets one when it is resumed", async () => {
   expect((await train()).code).toBe(0);
   rmSync(path("run", "run.json"));
   expect((await train("--resume", "--set", "training.trainingSteps=2")).code).toBe(0);
   expect(read().sessions.map(({ resumed_after }) => resumed_after)).toEqual([1]);
 });
 
-test("an evaluation says which tester, target, scorer, prompts, decoding and seed it measured", async () => {
+test("an evaluation records its tester, target, scorer, prompts, generation settings and seed", async () => {
   const args = [
     "--split",
     "dev",
@@ -114,7 +114,7 @@ test("an evaluation says which tester, target, scorer, prompts, decoding and see
   expect(measured!.tester.files["model.safetensors"]).toMatch(/^[0-9a-f]{64}$/);
 });
 
-test("a model that judges is recorded as what it is, and its cache is nobody's input", async () => {
+test("a scorer model is recorded with its identity, and its cache is not an input", async () => {
   const guard = fileURLToPath(new URL("../../../scorers/test/golden/llama-guard", import.meta.url));
   const weights = sha256(readFileSync(join(guard, "model.safetensors")));
   const scorer = `{type: max, scorers: [{type: llama-guard, model: ${guard}, cache: {file: ${path("scores.jsonl")}}}]}`;
@@ -136,7 +136,7 @@ test("a model that judges is recorded as what it is, and its cache is nobody's i
   expect(readFileSync(path("scores.jsonl"), "utf8").trimEnd().split("\n").length).toBeGreaterThan(1);
 });
 
-test("logging to tensorboard leaves a file of events for each session; without it, the default, there is none", async () => {
+test("logging to TensorBoard writes an event file per session, and is off by default", async () => {
   expect((await train()).code).toBe(0);
   expect(existsSync(path("run", "tensorboard"))).toBe(false);
   for (const steps of [2, 3]) {
@@ -153,7 +153,7 @@ test("logging to tensorboard leaves a file of events for each session; without i
   }
 });
 
-test("a run that goes on with other threads or instructions says that it is another run now, and what stays", async () => {
+test("a run resumed with other threads or instruction sets warns that results will differ, and what stays the same", async () => {
   expect((await train()).code).toBe(0);
   const same = await train("--resume", "--set", "training.trainingSteps=2");
   expect(same).toMatchObject({ code: 0, err: "" });
@@ -164,9 +164,9 @@ test("a run that goes on with other threads or instructions says that it is anot
   const other = await train("--resume", "--set", "training.trainingSteps=3");
   expect(other.code).toBe(0);
   expect(other.err).toContain(
-    `computed on ${threads + 2} threads within sse so far, and goes on with ${threads} thread`,
+    `computed on ${threads + 2} threads with sse so far, and resumes on ${threads} thread`,
   );
-  expect(other.err).toContain("draws, its prompts and their order stay the same");
+  expect(other.err).toContain("random draws, prompts and their order stay the same");
   expect(other.err).toContain(`OMP_NUM_THREADS=${threads + 2} ASTRA_ISA=sse`);
   expect(read().sessions.at(-1)!.engine).toMatchObject({ isa, threads });
 });

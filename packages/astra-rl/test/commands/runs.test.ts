@@ -44,7 +44,7 @@ interface NodeLine {
 }
 
 describe("astra-rl rollout", () => {
-  test("--json: one graph a line, as wide and deep as configured; the seed decides", async () => {
+  test("--json: one graph per line, as wide and deep as configured, determined by the seed", async () => {
     const live = liveTensors();
     const run = (...args: string[]) => runCommand("rollout", configuration(), "--json", "--quiet", ...args);
     const first = await run("--episodes", "3", "--seed", "0");
@@ -64,7 +64,7 @@ describe("astra-rl rollout", () => {
     }
     expect((await run("--episodes", "3", "--seed", "0")).out).toBe(first.out);
     expect((await run("--episodes", "3", "--seed", "1")).out).not.toBe(first.out);
-    // What is said in an episode does not depend on how many are grown beside it; sums of floats may round otherwise.
+    // Messages of an episode do not depend on the batch; sums of floats may round differently.
     const texts = (graph: GraphLine) =>
       JSON.stringify(graph, (key, value: unknown) => (typeof value === "number" ? key : value));
     const alone = (await run("--episodes", "1", "--seed", "0")).json<GraphLine>();
@@ -72,21 +72,21 @@ describe("astra-rl rollout", () => {
     expect(liveTensors()).toBe(live);
   });
 
-  test("takes a width of 1, which only training with DPO refuses", async () => {
+  test("accepts a width of 1, which only training with DPO refuses", async () => {
     configuration();
     expect(await runCommand("rollout", configuration(), "--quiet", "--set", "sampler.width=1")).toMatchObject(
       { code: 0, err: "" },
     );
   });
 
-  test("without --json it is text", async () => {
+  test("prints text without --json", async () => {
     const shown = await runCommand("rollout", configuration(), "--quiet");
     expect(shown.out).toMatch(/^episode 0 .*\n {2}tester .*\n {2}target .*\[reward/);
   });
 });
 
 describe("astra-rl train", () => {
-  test("leaves metrics, checkpoints and the configuration; the same seed gives the same bytes, times aside", async () => {
+  test("writes metrics, checkpoints and the configuration; the same seed gives the same bytes, except times", async () => {
     const live = liveTensors();
     const result = await runCommand("train", configuration(), "--run-dir", path("run"));
     expect(result).toMatchObject({ code: 0, out: "" });
@@ -125,7 +125,7 @@ describe("astra-rl train", () => {
     >;
     expect(resolved).toMatchObject({
       seed: 0,
-      // What "auto" came to stand for: a model of this size gains nothing from bfloat16.
+      // The resolved value of "auto": a model of this size does not benefit from bfloat16.
       models: { tester: goldenFolder, dtype: "float32", updateDtype: "float32" },
       algorithm: { type: "dpo", beta: 0.1 },
     });
@@ -145,7 +145,7 @@ describe("astra-rl train", () => {
     );
   });
 
-  test("--resume goes on as if it had never stopped", async () => {
+  test("--resume gives the result of an uninterrupted run", async () => {
     const train = (run: string, steps: number, ...rest: string[]) =>
       runCommand(
         "train",
@@ -168,7 +168,7 @@ describe("astra-rl train", () => {
     expect(strip(rest.out)).toBe(strip(whole.out.split("\n").slice(2).join("\n")));
   });
 
-  test("--resume computes in the types that the run began with, whatever auto stands for by then", async () => {
+  test("--resume uses the run's original number formats, even if auto now resolves to others", async () => {
     const train = (...rest: string[]) =>
       runCommand("train", configuration(), "--run-dir", path("run"), "--quiet", ...rest);
     const types = () => {
@@ -196,16 +196,19 @@ describe("astra-rl train", () => {
   });
 });
 
-test("astra-rl train warns of the embedded scorer where it judges other models than the embedded ones", async () => {
+test("astra-rl train warns if the embedded scorer judges models other than the embedded ones", async () => {
   const train = (name: string, ...set: string[]) =>
     runCommand("train", configuration(), "--run-dir", path(name), "--quiet", ...set);
   const own = await train("own", "--set", "scorer={type: embedded}");
-  expect(own).toMatchObject({ code: 0, err: expect.stringMatching(/knows mild English insults/u) as string });
+  expect(own).toMatchObject({
+    code: 0,
+    err: expect.stringMatching(/detects only mild English insults/u) as string,
+  });
   expect(await train("keywords")).toMatchObject({ code: 0, err: "" });
 });
 
 describe("astra-rl train --resume", () => {
-  test("refuses what would change a step, by name and with code 2, and leaves the run as it is", async () => {
+  test("refuses settings that would change a step, by name and with code 2, without changing the run", async () => {
     const run = (...args: string[]) =>
       runCommand("train", configuration(), "--run-dir", path("run"), "--quiet", ...args);
     await run("--set", "training.trainingSteps=1");
@@ -248,8 +251,8 @@ describe("astra-rl eval", () => {
     expect(liveTensors()).toBe(live);
   });
 
-  test("warns of the embedded scorer where the target is no embedded model, also with --quiet", async () => {
-    const warning = "the embedded scorer knows mild English insults and nothing else";
+  test("warns of the embedded scorer if the target is not an embedded model, also with --quiet", async () => {
+    const warning = "the embedded scorer detects only mild English insults";
     const run = (...set: string[]) => {
       const sets = ["evaluation.rollouts=1", ...set].flatMap((each) => ["--set", each]);
       return runCommand("eval", configuration(), "--quiet", ...sets);
@@ -263,7 +266,7 @@ describe("astra-rl eval", () => {
     expect(world).toMatchObject({ code: 0, err: "" });
   });
 
-  test("--tester takes a checkpoint of a run; one that does not load is an error, not the base model", async () => {
+  test("--tester accepts a checkpoint of a run; one that does not load is an error, not the base model", async () => {
     await runCommand("train", configuration(), "--run-dir", path("run"), "--quiet");
     const best = await runCommand(
       "eval",
@@ -324,7 +327,7 @@ describe("astra-rl init", () => {
     expect(await rollout("embedded.yaml")).toMatchObject({ code: 0, err: "" });
   });
 
-  test("leaves the scorer of the user's own models open, and a run refuses to choose it silently", async () => {
+  test("leaves the scorer for the user's own models open, and a run refuses to choose one", async () => {
     const written = await runCommand("init", path("new.yaml"), ...own);
     expect(written).toMatchObject({
       code: 0,
@@ -345,7 +348,7 @@ describe("astra-rl init", () => {
     expect(await rollout("new.yaml", ...chosen)).toMatchObject({ code: 0, err: "" });
   });
 
-  test("--scorer chooses it; what it still needs is said, and embedded is taken where it is asked for", async () => {
+  test("--scorer selects it, with a note about missing options; embedded is accepted on request", async () => {
     configuration();
     writeFileSync(path("words.json"), '["fool"]');
     mkdirSync(path("sub"));
@@ -362,7 +365,7 @@ describe("astra-rl init", () => {
       const refused = await runCommand("train", "partial.yaml", "--quiet");
       expect(refused.err).toMatch(/scorer\.model must be a string that is not empty, got null/u);
       const embedded = await runCommand("init", "embedded.yaml", ...own, "--scorer", "embedded");
-      expect(embedded.err).toMatch(/^embedded\.yaml: the embedded scorer knows mild English insults/u);
+      expect(embedded.err).toMatch(/^embedded\.yaml: the embedded scorer detects only mild English insults/u);
       writeFileSync("own.mjs", "export const lengths = (text) => Math.min(1, text.length / 100);\n");
       const module = "{type: ./own.mjs#lengths, unit: words}";
       expect(await runCommand("init", "sub/own.yaml", ...own, "--scorer", module)).toMatchObject({ code: 0 });
@@ -396,8 +399,8 @@ describe("astra-rl init", () => {
   });
 });
 
-describe("models are named as they are found from where the name stands", () => {
-  test("init writes paths relative to its file, asks for what was not given, and refuses what is not there", async () => {
+describe("models are resolved relative to where they are named", () => {
+  test("init writes paths relative to its file, prompts for missing values, and refuses missing files", async () => {
     cpSync(goldenFolder, path("mods", "x"), { recursive: true });
     const home = process.cwd();
     process.chdir(path());
@@ -420,7 +423,9 @@ describe("models are named as they are found from where the name stands", () => 
         expect(existsSync("none.yaml")).toBe(false);
       }
       const hub = await runCommand("init", "hub.yaml", "--tester", "owner/name");
-      expect(hub.err).toContain("--tester: there is no folder owner/name, so it is a model of the hub");
+      expect(hub.err).toContain(
+        "--tester: the folder owner/name does not exist, so the model is loaded from the hub",
+      );
     } finally {
       process.chdir(home);
     }
@@ -448,7 +453,7 @@ describe("models are named as they are found from where the name stands", () => 
     }
   });
 
-  test("resolved configurations hold absolute paths only", async () => {
+  test("resolved configurations contain absolute paths only", async () => {
     configuration();
     cpSync(goldenFolder, path("m"), { recursive: true });
     writeFileSync(path("words.json"), '["a"]');
@@ -474,12 +479,12 @@ training: {trainingSteps: 1, evaluateEvery: 0}
   });
 });
 
-describe("what was found is shown", () => {
-  test("by eval below its table, and by train at its end, with the checkpoints that there are", async () => {
+describe("found conversations are shown", () => {
+  test("by eval below its table, and by train at its end, with the existing checkpoints", async () => {
     const evaluated = await runCommand("eval", configuration(), "--quiet");
-    expect(evaluated.out).toMatch(/\d found conversations?, likeliest first:\n\n {2}prompt {4}/u);
+    expect(evaluated.out).toMatch(/\d found conversations?, most likely first:\n\n {2}prompt {4}/u);
     const trained = await runCommand("train", path("run.yaml"), "--run-dir", path("run"));
-    expect(trained.err).toMatch(/likeliest first:\n\n {2}prompt {4}/u);
+    expect(trained.err).toMatch(/most likely first:\n\n {2}prompt {4}/u);
     expect(trained.err).toContain(`--tester ${path("run", "checkpoints/best")}`);
     const sets = ["--set", "training.evaluateEvery=0"];
     const without = await runCommand("train", path("run.yaml"), "--run-dir", path("last"), ...sets);
@@ -488,7 +493,7 @@ describe("what was found is shown", () => {
   });
 });
 
-describe("numbers that are none", () => {
+describe("NaN and infinite numbers", () => {
   /** Changes bytes of a checkpoint's weights. */
   function damage(file: string, change: (bytes: Buffer, data: number) => void): void {
     const bytes = readFileSync(file);
@@ -496,7 +501,7 @@ describe("numbers that are none", () => {
     writeFileSync(file, bytes);
   }
 
-  test("weights that are NaN are refused when they are loaded, with the tensor", async () => {
+  test("NaN weights are refused when they are loaded, with the tensor's name", async () => {
     configuration();
     cpSync(goldenFolder, path("nan"), { recursive: true });
     damage(path("nan", "model.safetensors"), (bytes, data) => bytes.writeFloatLE(NaN, data + 400));
@@ -530,7 +535,7 @@ describe("numbers that are none", () => {
     expect(sums.error !== undefined || sums.status === 0).toBe(true);
   });
 
-  test("a learning rate that makes training diverge is named", async () => {
+  test("a learning rate that makes training diverge is named in the error", async () => {
     configuration();
     const sets = ["training.learningRate=1e30", "training.trainingSteps=5", "training.evaluateEvery=0"];
     const result = await runCommand(
@@ -547,7 +552,7 @@ describe("numbers that are none", () => {
     );
   });
 
-  test.skipIf(cudaAvailable())("cuda where there is none is refused by its key or option", async () => {
+  test.skipIf(cudaAvailable())("cuda on a machine without it is refused by its key or option", async () => {
     configuration();
     writeFileSync(path("p.jsonl"), '{"prompt": "a"}\n');
     const reason = /cuda cannot be used: (this libtorch was built without CUDA|there is no CUDA device)/u;

@@ -16,7 +16,7 @@ const node = (probe: string, response: string, harm: number, children: Node[] = 
     children,
   });
 
-test("Ctrl-\\ shows the way to the most harmful response of the last step, as long as training goes on", () => {
+test("Ctrl-\\ shows the path to the most harmful response of the last step during training", () => {
   const { streams, err } = captured({ terminal: true });
   const { callback, end } = sampleConversations(createOutput(streams));
   process.emit("SIGQUIT");
@@ -39,13 +39,13 @@ test("Ctrl-\\ shows the way to the most harmful response of the last step, as lo
     "  tester  last  (harm 0.10)",
     expect.stringMatching(/^ {2}target {2}.*rude {2}\(harm 0\.90\)$/u) as string,
   ]);
-  // What a model wrote does not color the terminal.
+  // Model output does not color the terminal.
   expect(lines.join("")).not.toContain("\u001B[31m");
   end();
   expect(process.listenerCount("SIGQUIT")).toBe(0);
 });
 
-test("elsewhere than on a terminal the signal keeps its meaning", () => {
+test("without a terminal the signal keeps its meaning", () => {
   const { callback, end } = sampleConversations(createOutput(captured().streams));
   expect(callback.name).toBe("sample conversation");
   expect(process.listenerCount("SIGQUIT")).toBe(0);

@@ -10,7 +10,7 @@ import { runCommand, temporaryFolder } from "../support/run-command.js";
 
 const { path } = temporaryFolder();
 
-test("score gives score and labels of each text by a classifier of one's own", async () => {
+test("score gives score and labels of each text by a custom classifier", async () => {
   const { folder, rows } = published.find(({ variant }) => variant === "multilingual")!;
   writeFileSync(path("texts.jsonl"), rows.map(({ text }) => JSON.stringify({ text })).join("\n"));
   const before = liveTensors();
@@ -56,7 +56,7 @@ training: {trainingSteps: 1, evaluateEvery: 0, batchSize: 2}
   return path("run.yaml");
 }
 
-test("a run and its evaluation record what the scorer was", async () => {
+test("a run and its evaluation record their scorer", async () => {
   const before = liveTensors();
   const train = await runCommand("train", configuration(), "--run-dir", path("run"), "--quiet");
   expect(train.err).toBe("");
@@ -76,7 +76,7 @@ test("a run and its evaluation record what the scorer was", async () => {
   expect(liveTensors()).toBe(before);
 });
 
-test("the scorer that the hub holds is recorded by its id", async () => {
+test("a scorer from the hub is recorded by its id", async () => {
   const run = await runCommand(
     "train",
     configuration("{type: detoxify}"),
@@ -84,7 +84,7 @@ test("the scorer that the hub holds is recorded by its id", async () => {
     path("run"),
     "--quiet",
   );
-  // No hub is there to be asked.
+  // There is no connection to the hub.
   expect(run.err).toMatch(/unitary\/toxic-bert: there is no such folder; as a model id: /);
   expect(run.code).toBe(2);
 });
@@ -124,7 +124,7 @@ test.each([
 
 const LONG = "The lamp is warm. ".repeat(400);
 
-test("score says of which texts the scorer reads only a part", async () => {
+test("score reports which texts the scorer truncates", async () => {
   const texts = ["The lamp is warm.", LONG, `${LONG}You fool.`];
   writeFileSync(path("long.jsonl"), texts.map((text) => JSON.stringify({ text })).join("\n"));
   const spec = `{type: classifier, model: ${publishedFolder("original")}, label: 0}`;
@@ -136,7 +136,7 @@ test("score says of which texts the scorer reads only a part", async () => {
   );
 });
 
-test("logprobs says how many tokens of a context do not fit the model's window", async () => {
+test("logprobs reports how many tokens of a context do not fit the model's window", async () => {
   const rows = [
     { context: "The lamp", continuation: " is warm." },
     { context: LONG, continuation: " is warm." },
@@ -161,7 +161,7 @@ test("logprobs says how many tokens of a context do not fit the model's window",
   );
 });
 
-test("an evaluation counts texts of which its scorer reads only a part, in its record, its report and a warning", async () => {
+test("an evaluation counts texts that its scorer truncates, in its record, its report and a warning", async () => {
   const before = liveTensors();
   // The context window of the judge, as its tokenizer states it.
   const file = configuration("{type: detoxify, model: short}");
@@ -186,7 +186,7 @@ test("an evaluation counts texts of which its scorer reads only a part, in its r
   expect(liveTensors()).toBe(before);
 });
 
-test("a scorer that does not answer is said to where other warnings go", async () => {
+test("a scorer that does not answer is reported with other warnings", async () => {
   const onWarning = () => {};
   const section = { type: "keyword", entries: [{ term: "fool" }] };
   const scorer = await makeScorer(section, { hub: { onWarning } });

@@ -6,7 +6,7 @@ import { parseEvaluationRecord, type EvaluationRecord } from "@astra-rl/records"
 import { temporaryFolder } from "../../../method/test/training/temporary-folder.js";
 import { runCommand } from "../support/run-command.js";
 
-/** What the target was asked, in order: the opener, and the tester's messages behind it. */
+/** The target's requests, in order: the opener, and the tester's messages after it. */
 const asked = () =>
   (globalThis as unknown as { askedOfTarget: { opener: string; probes: string[] }[] }).askedOfTarget;
 
@@ -42,7 +42,7 @@ export class Silent extends Touchy { tellsLikelihood = false }
 export const down = () => { throw new Error("the judge is down"); };
 `;
 
-/** Where no model tells how likely a probe is, no term of the reward may ask for it. */
+/** If no model computes likelihoods, no reward term may require them. */
 const SILENT = { target: "Silent", reward: "reward: { terms: [{ type: harm, of: response, weight: 1 }] }\n" };
 
 beforeEach(() => Object.assign(globalThis, { askedOfTarget: [] }));
@@ -86,7 +86,7 @@ async function searched(
   return { record: parseEvaluationRecord(readFileSync(path("found.json"), "utf8")), out, err };
 }
 
-/** The probes that the evaluation said, by rollout. */
+/** The probes of the evaluation, by rollout. */
 const saidIn = ({ details }: EvaluationRecord) =>
   details.map(({ per_turn: turns }) => turns.map(({ probe }) => probe));
 
@@ -101,14 +101,14 @@ describe("astra-rl search", () => {
     const { search } = record.measured!;
     expect(search!.budget).toBe(queries);
     expect(search!.queries).toBeLessThanOrEqual(queries);
-    // The evaluation's own answers come on top: 5 openers, twice, two turns each.
+    // Plus the evaluation's own answers: 5 openers, twice, two turns each.
     expect(record.summary.n_turns).toBe(20);
     expect(asked().length).toBe(search!.queries + 20);
     expect(search!.queries).toBeGreaterThan(queries / 2);
     expect(liveTensors()).toBe(live);
   });
 
-  it("finds a likely probe that leads to harm wherever it is said, and says it to the test openers", async () => {
+  it("finds a likely probe that leads to harm at any turn, and uses it on the test prompts", async () => {
     const { record, out } = await searched(configured(), "--queries", "200", "--probes", "1");
     const { search, tester, prompts } = record.measured!;
     const [found] = search!.probes;
@@ -123,11 +123,11 @@ describe("astra-rl search", () => {
       model: "1 probe found by search with embedded:chatter",
       files: { probes: expect.stringMatching(/^[0-9a-f]{64}$/u) as string },
     });
-    expect(out).toContain(`The search took ${search!.queries} answers of the target, of 200`);
+    expect(out).toContain(`The search used ${search!.queries} target responses, of 200`);
     expect(out).toContain(found!.probe.trim());
   });
 
-  it("keeps as many probes as are wanted, which take turns in the evaluation", async () => {
+  it("keeps the requested number of probes, which alternate in the evaluation", async () => {
     const { record } = await searched(configured(), "--queries", "300", "--probes", "4");
     const probes = record.measured!.search!.probes.map(({ probe }) => probe);
     expect(new Set(probes).size).toBe(4);
@@ -139,7 +139,7 @@ describe("astra-rl search", () => {
     expect(new Set(said.flat())).toEqual(new Set(probes));
   });
 
-  it("leaves out probes that succeed less than half as often as the best one", async () => {
+  it("excludes probes that succeed less than half as often as the best one", async () => {
     const { record } = await searched(configured(), "--queries", "600", "--probes", "64");
     const { probes, rounds } = record.measured!.search!;
     // Only questions make this target rude, and it is asked other things as well.
@@ -151,7 +151,7 @@ describe("astra-rl search", () => {
     expect(rates.at(-1)).toBeGreaterThanOrEqual(rates[0]! / 2);
   });
 
-  it("follows from the seed", async () => {
+  it("is determined by the seed", async () => {
     const setting = configured();
     const given = ["--queries", "100", "--probes", "2"];
     const first = await searched(setting, ...given);
@@ -172,7 +172,7 @@ describe("astra-rl search", () => {
 });
 
 describe("the openers of a search", () => {
-  it("are never test prompts, also where the files share some", async () => {
+  it("are never test prompts, even if the files share some", async () => {
     const test = openers(5, "Night");
     const { record, err } = await searched(
       configured({ train: [...test.slice(0, 3), ` ${test[3]!.trim()}`, ...openers(6, "Day")], test }),
@@ -191,22 +191,22 @@ describe("the openers of a search", () => {
           .map(({ opener }) => opener),
       ),
     ).toEqual(new Set(test));
-    expect(err).toContain("4 of 10 training prompts are test prompts, too: the search leaves them out");
-    // What was left out was not seen, so that the figures are no doubtful ones.
+    expect(err).toContain("4 of 10 training prompts are also test prompts, which the search skips");
+    // Excluded prompts were not seen, so the figures are not doubtful.
     expect(record.summary.doubts!.map(({ rule }) => rule)).not.toContain("prompts-of-training");
   });
 
-  it("are refused where all of them are test prompts", async () => {
+  it("are refused if all of them are test prompts", async () => {
     const same = openers(5, "Night");
     const { code, err } = await runCommand("search", configured({ train: same, test: same }).file);
     expect([code, err]).toEqual([
       2,
-      expect.stringContaining("prompts.train: every prompt is one of prompts.test"),
+      expect.stringContaining("prompts.train: every prompt is also in prompts.test"),
     ]);
     expect(asked()).toEqual([]);
   });
 
-  it("count once where they are listed twice", async () => {
+  it("count once if they are listed twice", async () => {
     const twice = [...openers(4, "Day"), ...openers(4, "Day")];
     const { record } = await searched(configured({ train: twice }), "--queries", "400", "--probes", "1");
     // A candidate is tried on each opener at most once behind the sample.
@@ -217,7 +217,7 @@ describe("the openers of a search", () => {
 });
 
 describe("the record of a search", () => {
-  it("is an evaluation, which compare, gate, report, export and replay take", async () => {
+  it("is an evaluation, which compare, gate, report, export and replay accept", async () => {
     const setting = configured();
     const { path, file } = setting;
     expect((await runCommand("eval", file, "--output", path("untrained.json"), "--quiet")).code).toBe(0);
@@ -237,7 +237,7 @@ describe("the record of a search", () => {
     const reported = await runCommand("report", ...both, "--format", "markdown");
     expect(reported.code).toBe(0);
     expect(reported.out).toMatch(
-      new RegExp(`answers that the search took *\\| *– *\\| *${record.measured!.search!.queries}`, "u"),
+      new RegExp(`target responses in the search *\\| *– *\\| *${record.measured!.search!.queries}`, "u"),
     );
     expect((await runCommand("report", ...both, "--output", path("report.html"))).code).toBe(0);
     expect(readFileSync(path("report.html"), "utf8")).toContain("1 probe found by search");
@@ -254,7 +254,7 @@ describe("the record of a search", () => {
   });
 });
 
-describe("a search that cannot work says why", () => {
+describe("an impossible search is refused with the reason", () => {
   it.each([
     [["--queries", "20", "--probes", "16"], "20 queries are too few"],
     [["--max-nll", "1.001"], "is within 1.00 nats a token, the likeliest has 1."],
@@ -267,33 +267,33 @@ describe("a search that cannot work says why", () => {
     expect([code, err]).toEqual([2, expect.stringContaining(message)]);
   });
 
-  it("where no model tells how likely a probe is, and a bound is given", async () => {
+  it("if no model computes likelihoods, but a bound is given", async () => {
     const { file } = configured(SILENT);
     const { code, err } = await runCommand("search", file, "--max-nll", "2");
-    expect([code, err]).toEqual([2, expect.stringContaining("give models.likelihood")]);
+    expect([code, err]).toEqual([2, expect.stringContaining("set models.likelihood")]);
     expect(asked()).toEqual([]);
   });
 
-  it("where all probes are harmful themselves", async () => {
+  it("if all probes are harmful themselves", async () => {
     const { file } = configured({ scorer: '{ type: keyword, entries: [{ pattern: "\\\\w" }] }' });
     const { code, err } = await runCommand("search", file, "--queries", "100", "--probes", "1");
     expect([code, err]).toEqual([2, expect.stringContaining("are harmful themselves or empty")]);
   });
 
-  it("where most answers cannot be scored", async () => {
+  it("if most answers cannot be scored", async () => {
     const { file } = configured({ scorer: '{ type: "./target.mjs#down" }' });
     const { code, err } = await runCommand("search", file, "--queries", "100", "--probes", "1");
     expect([code, err]).toEqual([3, expect.stringContaining("No verdict on the target")]);
   });
 });
 
-it("searches without a bound where no model tells how likely a probe is, and says so", async () => {
+it("searches without a bound if no model computes likelihoods, and says so", async () => {
   const { record, err } = await searched(configured(SILENT), "--queries", "100", "--probes", "1");
   expect(record.measured!.search).toMatchObject({ sample_nll: null, max_nll: null });
   expect(err).toContain("without a bound");
 });
 
-it("takes any harmless probe with --max-nll none", async () => {
+it("accepts any harmless probe with --max-nll none", async () => {
   const given = ["--queries", "100", "--probes", "1", "--max-nll", "none"];
   const { record, err } = await searched(configured(), ...given);
   expect(record.measured!.search!.max_nll).toBeNull();
@@ -301,11 +301,11 @@ it("takes any harmless probe with --max-nll none", async () => {
   expect(err).not.toContain("without a bound");
 });
 
-it("gives no verdict where no probe led to harm, and says what to do", async () => {
+it("gives no verdict if no probe led to harm, with a remedy", async () => {
   const { path, file } = configured({ target: "Calm" });
   const given = ["--queries", "100", "--probes", "1", "--output", path("found.json")];
   const { code, err } = await runCommand("search", file, ...given);
-  expect([code, err]).toEqual([3, expect.stringContaining("no found probe led to harm")]);
+  expect([code, err]).toEqual([3, expect.stringContaining("no probe led to harm")]);
   expect(err).toContain("allow more queries");
   const { summary } = parseEvaluationRecord(readFileSync(path("found.json"), "utf8"));
   expect(summary).toMatchObject({ n_successes: 0, n_rollouts: 10 });

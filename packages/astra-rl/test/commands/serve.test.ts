@@ -29,7 +29,7 @@ async function started(...args: string[]) {
   return { baseURL, openai: new OpenAI({ baseURL, apiKey: "secret-token", maxRetries: 0 }), stop };
 }
 
-it("serves a model and its adapters under names of their own, and ends in order", async () => {
+it("serves a model and its adapters under their names, and stops cleanly", async () => {
   const folder = temporaryFolder();
   const file = join(folder, "run.yaml");
   await runCommand("init", file, "--tester", goldenFolder, "--target", goldenFolder);
@@ -87,7 +87,7 @@ it("serves a model and its adapters under names of their own, and ends in order"
   expect((await alone.stop()).code).toBe(0);
 });
 
-it("reads conversations as a configuration says, asks for its token, and tells nobody of it", async () => {
+it("reads conversations as configured, requires its token, and does not reveal it", async () => {
   const folder = temporaryFolder();
   const file = join(folder, "run.yaml");
   writeFileSync(
@@ -124,7 +124,7 @@ prompts: { train: embedded, dev: embedded, test: embedded }
   expect([code, err.includes("secret-token")]).toEqual([0, false]);
 });
 
-it("speaks as the tester of a configuration does where a request does not say", async () => {
+it("generates with the settings of the configured tester by default", async () => {
   const folder = temporaryFolder();
   const file = join(folder, "run.yaml");
   writeFileSync(join(folder, "prompts.txt"), "I lost my job today.\nWhat now?\nHello.\n");
@@ -155,7 +155,7 @@ generation:
   const asked = graphs.map(({ context }) => context as string);
   expect(new Set(asked).size).toBeGreaterThan(1);
   expect(await Promise.all(asked.map((prompt) => say(prompt)))).toEqual(said);
-  // What a request says counts.
+  // The request's settings take precedence.
   const longer = await say(asked[0]!, { stop: ["\u0000"] });
   expect([longer!.startsWith(said[0]!), longer!.length > said[0]!.length]).toEqual([true, true]);
   expect((await say(asked[0]!, { max_tokens: 1 }))!.length).toBeLessThan(10);
@@ -185,7 +185,7 @@ it.each([
   ).toBe(1);
 });
 
-it("is target and likelihood of a run of our own, with the same texts and likelihoods as locally", async () => {
+it("serves as target and likelihood of a run, with the same texts and likelihoods as locally", async () => {
   const { baseURL, stop } = await started("--model", "embedded:chat", "--name", "m");
   const folder = temporaryFolder();
   writeFileSync(join(folder, "prompts.txt"), "I lost my job today.\nWhat now?\n");

@@ -57,7 +57,7 @@ const filesIn = (folder: string): string[] =>
     .filter((entry) => entry.isFile())
     .map((entry) => join(entry.parentPath, entry.name));
 
-it("rollout and eval ask a server, count what it made of turns, and tell what was spent", async () => {
+it("rollout and eval query a server, count outcomes of turns, and report what was spent", async () => {
   const { baseURL, asked } = await loopback((one, response) => {
     const isAbout = (text: string) => one.body.messages!.some(({ content }) => content.includes(text));
     if (isAbout("What now?"))
@@ -95,11 +95,11 @@ it("rollout and eval ask a server, count what it made of turns, and tell what wa
   expect(measured!.target).toEqual({ model: `${baseURL} m`, files: {} });
   expect(measured!["servers"]).toMatchObject({ target: { limit: "max_tokens", limit_holds: true } });
   expect(asked.length).toBeGreaterThan(before);
-  // What a complete evaluation was told is in its record alone.
+  // The answers of a complete evaluation are only in its record.
   expect(existsSync(`${output}.answers.jsonl`)).toBe(false);
 });
 
-it("eval asks Anthropic's API, and records what it is", async () => {
+it("eval queries Anthropic's API, and records it", async () => {
   const { baseURL, asked } = await loopback((one, response) =>
     lastText(one).includes("It rained.")
       ? json(response, 200, anthropicMessage(one, "I am", { stop_reason: "refusal" }))
@@ -122,7 +122,7 @@ it("eval asks Anthropic's API, and records what it is", async () => {
   expect(asked.every(({ body }) => body["system"] === "Be kind.")).toBe(true);
 });
 
-it("an evaluation that was interrupted goes on with the answers that it has", async () => {
+it("an interrupted evaluation resumes with the recorded answers", async () => {
   let limit = 4;
   const { baseURL, asked } = await loopback((one, response) =>
     limit-- > 0 ? rude(one, response) : json(response, 401, { error: { message: "key revoked" } }),
@@ -137,14 +137,14 @@ it("an evaluation that was interrupted goes on with the answers that it has", as
   const told = asked.length - 1;
   limit = Infinity;
   const whole = await runCommand("eval", file, "--output", output, "--set", "evaluation.batchSize=1");
-  expect([whole.code, whole.err]).toEqual([0, expect.stringContaining(`has ${told} answers from before`)]);
+  expect([whole.code, whole.err]).toEqual([0, expect.stringContaining(`has ${told} earlier answers`)]);
   const texts = asked
     .filter((_, at) => at !== told)
     .map(({ body }) => JSON.stringify([body.messages, body.seed]));
   expect(new Set(texts).size).toBe(texts.length);
 });
 
-it("a run that was stopped and resumed equals one that was not, and asks nothing twice", async () => {
+it("a run that was stopped and resumed equals an uninterrupted one, and repeats no request", async () => {
   const { baseURL, asked } = await loopback(rude);
   const whole = join(temporaryFolder(), "whole");
   const parts = join(temporaryFolder(), "parts");
@@ -164,7 +164,8 @@ it("a run that was stopped and resumed equals one that was not, and asks nothing
   const record = parseRunRecord(readFileSync(join(whole, "run.json"), "utf8"));
   expect(record.models["target"]).toEqual({ model: `${baseURL} m`, files: {} });
   expect(record.servers).toMatchObject({ target: { seed_repeats: true } });
-  // As if it was killed in the second step, after its answers came and before its checkpoint: they are taken from the disk.
+  // As if it was killed in the second step, after its answers arrived and before its checkpoint: they are reused from
+  // the disk.
   const before = asked.length;
   const late = join(temporaryFolder(), "late");
   await runCommand("train", file, "--run-dir", late, "--quiet", "--set", "training.trainingSteps=1");
@@ -178,7 +179,7 @@ it("a run that was stopped and resumed equals one that was not, and asks nothing
   );
 });
 
-it("a run that was killed and resumed equals one that was not, and asks again only what was under way", async () => {
+it("a run that was killed and resumed equals an uninterrupted one, and repeats only requests in flight", async () => {
   let [hold, held] = [Infinity, 0];
   const { baseURL, asked } = await loopback((one, response) => {
     if (asked.length <= hold) return rude(one, response);
@@ -201,7 +202,10 @@ it("a run that was killed and resumed equals one that was not, and asks again on
   expect(existsSync(join(killed, "checkpoints", "last"))).toBe(true);
   hold = Infinity;
   const resumed = await runCommand("train", file, "--run-dir", killed, "--resume", "--quiet");
-  expect([resumed.code, resumed.err]).toEqual([0, expect.stringContaining("taking over from process")]);
+  expect([resumed.code, resumed.err]).toEqual([
+    0,
+    expect.stringContaining("taking over the lock of process"),
+  ]);
   const second = identities();
   expect(first.length + second.length).toBe(told.length + held);
   expect([...new Set([...first, ...second])].sort()).toEqual([...new Set(told)].sort());
@@ -212,7 +216,7 @@ it("a run that was killed and resumed equals one that was not, and asks again on
   expect(weights(killed).equals(weights(whole))).toBe(true);
 });
 
-it("warns of a server that ignores what it accepts, or answers every seed alike", async () => {
+it("warns of a server that ignores parameters, or gives every seed the same answer", async () => {
   const { baseURL } = await loopback(rude, {
     probe: (one, response) =>
       json(response, 200, completion(one, JSON.stringify(one.body["top_k"] ?? one.body.seed))),
@@ -228,14 +232,14 @@ it("warns of a server that ignores what it accepts, or answers every seed alike"
   );
   const ignored = await runCommand("rollout", configuration(local(deaf.baseURL)), "--json", ...topK);
   expect(ignored.err).toContain(
-    "the target's server accepts top_k without effect: set generation.target to what it does",
+    "the target's server accepts top_k without effect: set generation.target to what the server does",
   );
   const greedy = ["--set", "generation.target.greedy=true"];
   const asked = await runCommand("rollout", file, "--episodes", "1", "--json", ...greedy);
   expect([asked.code, asked.err]).toEqual([0, expect.not.stringContaining("different seeds")]);
 });
 
-it("a server that echoes prompts says how likely probes are, and is recorded and journaled like the others", async () => {
+it("a server that echoes prompts provides likelihoods, and is recorded and journaled like the others", async () => {
   const { baseURL, asked } = await loopback((one, response) => {
     if (one.body["echo"] !== true) return rude(one, response);
     // A token for each character, each of log-probability −0.5.
@@ -252,7 +256,7 @@ it("a server that echoes prompts says how likely probes are, and is recorded and
   const trained = await runCommand("train", file, "--run-dir", run);
   expect([trained.code, trained.err]).toEqual([0, expect.stringMatching(/^likelihood: \d+ calls, /m)]);
   expect(trained.err).toContain(
-    "the likelihood's server answers chats, but as a likelihood it reads conversations as plain text",
+    "the likelihood's server serves chats, but as the likelihood model it reads conversations as plain text",
   );
   const record = parseRunRecord(readFileSync(join(run, "run.json"), "utf8"));
   expect(record.models["likelihood"]).toEqual({ model: `${baseURL} m`, files: {} });
@@ -275,7 +279,7 @@ it("a server that echoes prompts says how likely probes are, and is recorded and
   ]);
 });
 
-it("a spent budget stops the run in order; it goes on with a higher one", async () => {
+it("a used-up budget stops the run cleanly, which resumes with a higher one", async () => {
   const { baseURL, calls } = await loopback(rude);
   const file = configuration(
     local(baseURL, ", budget: { calls: 25 }"),
@@ -304,7 +308,7 @@ it("a spent budget stops the run in order; it goes on with a higher one", async 
   expect([whole.code, whole.err]).toEqual([0, expect.not.stringContaining("budget")]);
 });
 
-it("a tester of a server speaks in rollouts and evaluations, and is not trained; targets mix", async () => {
+it("a tester on a server works in rollouts and evaluations, and is not trained; targets can be mixed", async () => {
   const { baseURL, asked } = await loopback((one, response) =>
     json(response, 200, completion(one, " Well?")),
   );
@@ -324,7 +328,7 @@ it("a tester of a server speaks in rollouts and evaluations, and is not trained;
   ]);
 });
 
-it("no secret is in any file or line, though the server repeats them everywhere", async () => {
+it("no secret appears in any file or line, though the server repeats them everywhere", async () => {
   Object.assign(process.env, SECRETS);
   const all = Object.values(SECRETS);
   const leaks = ({ headers }: { headers: object }) => `you sent ${JSON.stringify(headers)} ${all.join(" ")}`;
@@ -363,19 +367,19 @@ it("no secret is in any file or line, though the server repeats them everywhere"
   for (const text of shown) for (const secret of all) expect(text).not.toContain(secret);
 });
 
-it("warns of a server that counts no tokens where a budget counts on it", async () => {
+it("warns of a server that reports no token counts if a budget needs them", async () => {
   const uncounted: Responder = (one, response) =>
     json(response, 200, { ...completion(one, "Fine."), usage: { prompt_tokens: 0, completion_tokens: 0 } });
   const { baseURL } = await loopback(uncounted, { probe: uncounted });
   const warned = async (more: string) =>
     (await runCommand("rollout", configuration(local(baseURL, more)), "--episodes", "1", "--json")).err;
-  const warning = "the target's server does not count tokens, or counts 0 of them";
+  const warning = "the target's server does not report token counts, or reports 0";
   expect(await warned(", budget: { tokens: 100000 }")).toContain(warning);
   expect(await warned(", price: { input: 1, output: 1 }")).toContain(warning);
   expect(await warned("")).not.toContain(warning);
 });
 
-it("a server needs a likelihood model beside it; one that is not there leaves no run folder", async () => {
+it("a server requires a likelihood model; an unreachable one leaves no run folder", async () => {
   const { baseURL } = await loopback(rude);
   const bare = configuration(`tester: embedded:chatter, target: ${server(baseURL)}`);
   const refused = await runCommand("train", bare, "--run-dir", join(bare, "..", "run"));
@@ -390,7 +394,7 @@ it("a server needs a likelihood model beside it; one that is not there leaves no
   expect(existsSync(join(run, "config.resolved.yaml"))).toBe(false);
 });
 
-it("continues conversations of a prompt file with the roles that they have, in requests and records", async () => {
+it("continues conversations of a prompt file with their roles, in requests and records", async () => {
   const { baseURL, asked } = await loopback(rude);
   const messages = [
     { role: "system", content: "Sell tea." },
@@ -424,14 +428,14 @@ it("continues conversations of a prompt file with the roles that they have, in r
 
   const untold = await given(`tester: embedded:chatter, target: ${target}, likelihood: embedded:chat`);
   expect(untold.err).toContain(
-    "prompts with several messages are read as one text, a line for each, because the tester reads plain text",
+    "prompts with several messages are read as one text, a line for each, because the tester uses plain text",
   );
   const [flat] = parseGraphLines(untold.out);
   expect(flat!.context).toBe("Sell tea.\nHi\nWelcome!\nPrices?");
   expect(flat!.promptMessages).toBeUndefined();
 });
 
-it("a judge is probed, journaled, counted and named like any other model of a server", async () => {
+it("a judge is probed, journaled, counted and named like any other model on a server", async () => {
   process.env["MY_KEY"] = SECRETS.MY_KEY;
   const harmful = (text: string) => text.length % 3 === 0;
   const { baseURL, asked } = await loopback((one, response) => {
@@ -463,7 +467,7 @@ it("a judge is probed, journaled, counted and named like any other model of a se
   expect(measured!.scorer).toMatchObject({ type: "judge", model: "m", rubric: "harm" });
 });
 
-it("a judge as second scorer sees the responses of evaluations, and nothing of training", async () => {
+it("a judge as second scorer gets the responses of evaluations, and none of training", async () => {
   const { baseURL, asked } = await loopback((one, response) =>
     json(response, 200, completion(one, JSON.stringify({ reason: "r", harmful: true }))),
   );

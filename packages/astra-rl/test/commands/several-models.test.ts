@@ -39,7 +39,7 @@ export const append = (step, values, { to }) => appendFileSync(to, step + " " + 
 
 const withoutTimes = (text: string) => text.replaceAll(/"time\/[^"]*":[^,}]*,?/gu, "");
 
-test("a run of several models with an archive, stopped and resumed, is the run that was never stopped", async () => {
+test("a run of several models with an archive, stopped and resumed, equals an uninterrupted one", async () => {
   const train = (folder: string, ...args: string[]) =>
     runCommand("train", configuration(), "--run-dir", path(folder), "--quiet", ...args);
   expect(await train("whole")).toMatchObject({ code: 0 });
@@ -72,7 +72,7 @@ test("a run of several models with an archive, stopped and resumed, is the run t
   expect(logged.map((line) => (JSON.parse(line) as { step: number }).step)).toEqual([1, 2, 3, 4, 5, 6]);
 }, 120_000);
 
-test("an evaluation says which other models it measured", async () => {
+test("an evaluation records its other models", async () => {
   const set = ["--set", "evaluation.rollouts=2"];
   const run = await runCommand("eval", configuration(), "--quiet", "--output", path("e.json"), ...set);
   expect(run).toMatchObject({ code: 0, err: "" });
@@ -90,11 +90,11 @@ test("training ends early and says why, and unknown metrics are refused at the f
   const failed = await runCommand("train", configuration(), "--run-dir", path("wrong"), "--set", wrong);
   expect(failed.code).not.toBe(0);
   expect(failed.err).toContain(
-    'callback earlyStopping failed in onStep at step 1: there is no metric "reward/men"',
+    'callback earlyStopping failed in onStep at step 1: unknown metric "reward/men"',
   );
 }, 60_000);
 
-test("what does not fit is refused before a model is loaded", async () => {
+test("incompatible settings are refused before a model is loaded", async () => {
   const refused = async (...sets: string[]) => {
     const args = sets.flatMap((set) => ["--set", set]);
     const { code, err } = await runCommand("train", configuration(), "--run-dir", path("no"), ...args);

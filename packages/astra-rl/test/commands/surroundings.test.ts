@@ -18,7 +18,7 @@ import { readConfiguration } from "@astra-rl/assembly";
 import { goldenFolder } from "../../../lm/test/golden/gpt2.js";
 import { runCommand, temporaryFolder } from "../support/run-command.js";
 
-// What the program meets outside of itself: pipes, full disks, terminals, signals, other processes. As it is installed:
+// The program's environment: pipes, full disks, terminals, signals, other processes. Tested as installed:
 // set-up has built it, `npm test` begins with set-up.
 const program = fileURLToPath(new URL("../../bin/astra-rl.js", import.meta.url));
 const { path } = temporaryFolder();
@@ -55,7 +55,7 @@ describe("limits of the process", () => {
     expect(limited).toMatchObject({ stdout: "0.1.0\n", stderr: "", status: 0 });
   });
 
-  test("where the first product would find no addresses, doctor says so in place of trying for ever", () => {
+  test("doctor reports insufficient address space instead of retrying forever", () => {
     const limited = shell("ulimit -v 2100000; timeout 40 $A doctor");
     expect(limited.stdout).toMatch(/engine +not loaded \(the limit on this process's address space/u);
     expect(limited.stdout).toMatch(
@@ -64,7 +64,7 @@ describe("limits of the process", () => {
     expect(limited).toMatchObject({ status: 1 });
   });
 
-  test("twenty open files are too few, which is said in a sentence", () => {
+  test("twenty open files are too few, which is reported in a sentence", () => {
     const { stdout, stderr, status } = shell("ulimit -n 20; $A --version");
     expect(stdout).toBe("");
     expect(stderr).toBe(
@@ -85,7 +85,7 @@ describe("limits of the process", () => {
   });
 });
 
-describe("who never answers", () => {
+describe("unresponsive parts", () => {
   const MODULE = `
 export const judge = () => new Promise(() => {});
 export class Judge { name = "judge"; score() { return new Promise(() => {}); } }
@@ -93,7 +93,7 @@ export const term = () => new Promise(() => {});
 export const server = () => fetch("http://127.0.0.1:" + process.env.PORT);
 `;
 
-  test("a judge: its texts have failed when its time is over, in every command", () => {
+  test("a judge: its texts fail at the deadline, in every command", () => {
     configuration("trainingSteps: 1, evaluateEvery: 0");
     writeFileSync(path("never.mjs"), MODULE);
     for (const judge of ["judge", "Judge"]) {
@@ -112,7 +112,7 @@ export const server = () => fetch("http://127.0.0.1:" + process.env.PORT);
     }
   }, 120_000);
 
-  test("anybody else: the program ends with a sentence, not with a code of Node's alone", () => {
+  test("others: the program ends with a sentence, not only with Node's exit code", () => {
     configuration("trainingSteps: 1, evaluateEvery: 0");
     writeFileSync(path("never.mjs"), MODULE);
     const reward = "--set 'reward={terms: [{type: ./never.mjs#term, weight: 1}]}'";
@@ -144,7 +144,7 @@ export const server = () => fetch("http://127.0.0.1:" + process.env.PORT);
     const [code] = (await once(child, "close")) as [number];
     expect(performance.now() - began).toBeLessThan(5000);
     expect(errors).toContain("stopped after step 0 of 1");
-    expect(errors).toContain("it only waited for an answer");
+    expect(errors).toContain("it was only waiting for an answer");
     expect(code).toBe(1);
     server.closeAllConnections();
     server.close();
@@ -159,7 +159,7 @@ describe("standard output", () => {
     );
     expect(stdout).toBe("0\n");
     expect(stderr).toBe(
-      "astra-rl: standard output was closed by its reader; training goes on; metrics.jsonl has every step\n",
+      "astra-rl: standard output was closed by its reader; training continues; metrics.jsonl contains every step\n",
     );
     expect(readFileSync(path("run", "metrics.jsonl"), "utf8").trimEnd().split("\n")).toHaveLength(6);
   });
@@ -187,7 +187,7 @@ describe("standard output", () => {
         );
         expect(stderr).not.toMatch(/^ +at /mu);
       }
-      // What was trained is there all the same.
+      // The training result exists nevertheless.
       expect(readdirSync(path("full", "checkpoints"))).toEqual(["last"]);
     },
     120_000,
@@ -195,7 +195,7 @@ describe("standard output", () => {
 });
 
 describe("outputs", () => {
-  test("replace regular files only; a link leads to the file that is replaced", async () => {
+  test("replace regular files only, and follow links", async () => {
     configuration();
     spawnSync("mkfifo", [path("pipe")]);
     mkdirSync(path("folder"));
@@ -228,7 +228,7 @@ describe("outputs", () => {
     expect((await runCommand("init", "-")).out).toMatch(/^# yaml-language-server/u);
   });
 
-  test("honour the umask, in checkpoints too", () => {
+  test("honour the umask, also in checkpoints", () => {
     configuration("trainingSteps: 1, evaluateEvery: 1");
     const { status } = shell("umask 027; $A train run.yaml --run-dir run --quiet");
     expect(status).toBe(0);
@@ -262,23 +262,25 @@ describe("train --resume", () => {
     configuration();
     expect(await resume()).toMatchObject({
       code: 2,
-      err: expect.stringContaining("needs --run-dir") as string,
+      err: expect.stringContaining("requires --run-dir") as string,
     });
     const absent = await resume("--run-dir", path("rnu"));
     expect(absent).toMatchObject({ code: 2 });
-    expect(absent.err).toContain(`${path("rnu")}: there is no such run folder to go on with`);
+    expect(absent.err).toContain(`${path("rnu")}: there is no such run folder to resume`);
     expect(existsSync(path("rnu"))).toBe(false);
     await runCommand("train", path("run.yaml"), "--run-dir", path("run"), "--quiet");
     rmSync(path("run", "checkpoints", "last"), { recursive: true });
     const before = readFileSync(path("run", "metrics.jsonl"), "utf8");
     const lost = await resume("--run-dir", path("run"));
     expect(lost).toMatchObject({ code: 2 });
-    expect(lost.err).toContain(`${path("run", "checkpoints", "last")}: there is no checkpoint to go on from`);
+    expect(lost.err).toContain(
+      `${path("run", "checkpoints", "last")}: there is no checkpoint to resume from`,
+    );
     expect(readFileSync(path("run", "metrics.jsonl"), "utf8")).toBe(before);
     expect(existsSync(path("run", "run.lock"))).toBe(false);
   });
 
-  test("of a run that another process is training is refused with its number", async () => {
+  test("of a run that another process is training is refused with its pid", async () => {
     configuration("trainingSteps: 100000, evaluateEvery: 0");
     const args = ["train", path("run.yaml"), "--run-dir", path("run"), "--json", "--quiet"];
     const child = spawn(process.execPath, [program, ...args]);
@@ -292,14 +294,14 @@ describe("train --resume", () => {
     const third = await resume("--run-dir", path("run"), "--set", `training.trainingSteps=${steps}`);
     expect(third).toMatchObject({ code: 0 });
     expect(third.err).toBe(
-      `${path("run")}: taking over from process ${child.pid} on this host, which is no more\n`,
+      `${path("run")}: taking over the lock of process ${child.pid} on this host, which has exited\n`,
     );
     expect(readdirSync(path("run")).filter((name) => name.includes("lock"))).toEqual([]);
   });
 });
 
 describe("Ctrl-C", () => {
-  test("twice stops at once, even while nothing but a computation runs", async () => {
+  test("twice stops immediately, even during a computation", async () => {
     // One step of a quarter of a million positions, most of them in calls that give JavaScript no turn.
     configuration("trainingSteps: 1, numEpisodesPerExperience: 2000, evaluateEvery: 0, batchSize: 4000");
     const child = spawn(process.execPath, [program, "train", path("run.yaml"), "--run-dir", path("run")], {
@@ -318,7 +320,7 @@ describe("Ctrl-C", () => {
     expect(errors).toContain("Stopped at once.");
   }, 60_000);
 
-  test("in the demo ends the step in progress; the run can be gone on with", async () => {
+  test("in the demo ends after the current step; the run can be resumed", async () => {
     const sets = ["training.trainingSteps=4000", "evaluation.rollouts=2", "training.evaluateEvery=0"];
     const args = ["demo", "--run-dir", path("demo"), ...sets.flatMap((set) => ["--set", set])];
     const child = spawn(process.execPath, [program, ...args]);
@@ -331,7 +333,7 @@ describe("Ctrl-C", () => {
     });
     child.kill("SIGTERM");
     expect(await new Promise((resolve) => child.once("close", resolve))).toBe(1);
-    expect(errors).toMatch(/demo: stopped after step \d+ of 4000; go on with astra-rl train .* --resume/u);
+    expect(errors).toMatch(/demo: stopped after step \d+ of 4000; resume with astra-rl train .* --resume/u);
     expect(existsSync(path("demo", "checkpoints", "last", "state", "trainer.json"))).toBe(true);
     expect(existsSync(path("demo", "run.lock"))).toBe(false);
   }, 120_000);
@@ -394,7 +396,7 @@ describe("a terminal", () => {
   );
 
   test.skipIf(!hasScript)(
-    "is asked by init which scorer is to be taken, until the answer is one",
+    "is asked by init for a scorer until the answer is valid",
     async () => {
       writeFileSync(path("words.json"), '["fool"]');
       const own = `--tester ${goldenFolder} --target ${goldenFolder}`;

@@ -10,7 +10,7 @@ import { runCommand } from "../support/run-command.js";
 
 /**
  * The executable of a virtual environment with transformers[serving], torch and accelerate, which `npm run nightly` makes. It
- * is a server that nobody of this project wrote.
+ * is a third-party server.
  */
 const SERVE = process.env["ASTRA_TRANSFORMERS"] ?? "";
 if (SERVE === "") {
@@ -36,7 +36,7 @@ describe.skipIf(SERVE === "")("transformers serve", () => {
   beforeAll(async () => {
     model = join(temporaryFolder(), "chat");
     cpSync(CHAT, model, { recursive: true });
-    // Without do_sample it decodes greedily, whatever the temperature.
+    // Without do_sample it decodes greedily, at any temperature.
     writeFileSync(join(model, "generation_config.json"), '{ "eos_token_id": 0, "do_sample": true }');
     const port = await freePort();
     const options = ["--host", "127.0.0.1", "--port", `${port}`, "--device", "cpu", "--dtype", "float32"];
@@ -71,7 +71,7 @@ training: { trainingSteps: 2, numEpisodesPerExperience: 2, evaluateEvery: 2 }
   };
   const served = () => `{ type: openai, baseURL: "${baseURL}", model: "${model}" }`;
 
-  it("answers greedily what a local model answers, token for token", async () => {
+  it("gives the same greedy answers as a local model, token for token", async () => {
     const greedy = ["--episodes", "6", "--json", "--set", "generation.target.greedy=true"];
     const theirs = await runCommand("rollout", configuration(served()), ...greedy);
     const ours = await runCommand("rollout", configuration("embedded:chat"), ...greedy);
@@ -80,7 +80,7 @@ training: { trainingSteps: 2, numEpisodesPerExperience: 2, evaluateEvery: 2 }
     expect(texts(theirs.out)).toEqual(texts(ours.out));
   }, 120_000);
 
-  it("is trained against, with a local likelihood, and its behavior is found and recorded", async () => {
+  it("works as a target in training, with a local likelihood, and its behavior is detected and recorded", async () => {
     const run = join(temporaryFolder(), "run");
     const topK = ["--set", "generation.target.topK=50"];
     const trained = await runCommand("train", configuration(served()), "--run-dir", run, ...topK);

@@ -93,7 +93,7 @@ describe("wrong configurations", () => {
   test.each([
     ["missing.json", undefined, /missing\.json: cannot read prompts: there is no such file/],
     ["empty.json", "", /empty\.json: is empty/],
-    ["none.json", "[]", /none\.json: holds no prompts/],
+    ["none.json", "[]", /none\.json: contains no prompts/],
     ["numbers.json", '["a", 7]', /numbers\.json: prompt 2 must be a string, got a number \(7\)/],
     ["object.json", '{"a": 1}', /object\.json: prompts must be an array of strings/],
   ])("prompts in %s", async (name, content, message) => {
@@ -108,7 +108,7 @@ describe("wrong configurations", () => {
     writeFileSync(path("used", "metrics.jsonl"), "");
     await expectMistake(
       ["train", configuration(), "--run-dir", path("used"), "--quiet"],
-      /used: holds files already/,
+      /used: already contains files/,
     );
     await expectMistake(
       ["train", configuration(), "--run-dir", path("prompts.json", "x"), "--quiet"],
@@ -258,7 +258,7 @@ describe("a disk that is full or read-only", () => {
   const mount = (...options: string[]) =>
     spawnSync("mount", ["-t", "tmpfs", ...options, "tmpfs", path("disk")], { encoding: "utf8" }).status === 0;
 
-  test.runIf(isRoot)("train and eval say so and end with code 2", async ({ skip }) => {
+  test.runIf(isRoot)("is reported by train and eval with code 2", async ({ skip }) => {
     mkdirSync(path("disk"));
     if (!mount("-o", "size=64k")) skip("mounting is not allowed here");
     try {

@@ -45,7 +45,7 @@ training: {trainingSteps: 2, numEpisodesPerExperience: 2, evaluateEvery: 2, batc
 const DOWN = { scorer: "{type: ./judges.mjs#down}" };
 const HARMLESS = "No conversation led to a harmful response";
 
-test("a judge that fails on everything makes no harmless target: train says so at once, and ends with 3", async () => {
+test("a judge that always fails gives no verdict: train warns at the first step, and ends with 3", async () => {
   const { code, err } = await runCommand("train", configuration(DOWN), "--run-dir", path("run"));
   expect(code).toBe(3);
   expect(err).not.toContain(HARMLESS);
@@ -57,7 +57,7 @@ test("a judge that fails on everything makes no harmless target: train says so a
   expect(err).toContain(
     "astra-rl: train: No verdict on the target: 24 of 24 turns failed; nothing was learned in 2 of 2 steps; ",
   );
-  // The run is whole all the same.
+  // The run is complete nevertheless.
   expect(readFileSync(path("run", "metrics.jsonl"), "utf8").trimEnd().split("\n")).toHaveLength(2);
   const markdown = await runCommand("report", path("run"), "--format", "markdown");
   expect(markdown.out).toContain("No verdict on the target");
@@ -66,7 +66,7 @@ test("a judge that fails on everything makes no harmless target: train says so a
   expect(readFileSync(path("page.html"), "utf8")).toContain("24 of 24 turns failed");
 });
 
-test("nor does eval call it harmless; the record has the counts and the reasons", async () => {
+test("eval gives no verdict either, and records counts and reasons", async () => {
   const { code, out, err } = await runCommand(
     "eval",
     configuration(DOWN),
@@ -86,7 +86,7 @@ test("nor does eval call it harmless; the record has the counts and the reasons"
   expect(summary.doubts!.map(({ rule }) => rule)).toEqual(["failed-turns", "prompts-of-training"]);
 });
 
-test("a target that says nothing is not harmless", async () => {
+test("an empty target gives no verdict", async () => {
   const all = JSON.stringify(Array.from({ length: 0x250 }, (_, code) => String.fromCharCode(code)).slice(1));
   const { code, out } = await runCommand(
     "eval",
@@ -100,13 +100,13 @@ test("a target that says nothing is not harmless", async () => {
   expect(code).toBe(3);
 });
 
-test("what found nothing and was asked enough ends with 0, as before", async () => {
+test("an evaluation that finds nothing with enough evidence ends with 0", async () => {
   const { code, out } = await runCommand("eval", configuration(), "--quiet");
   expect(out).toContain(HARMLESS);
   expect(code).toBe(0);
 });
 
-test("several targets are told apart, in the table and in the record of each rollout", async () => {
+test("several targets are distinguished in the table and in the record of each rollout", async () => {
   const more = `, otherTargets: [${QWEN}]`;
   const scorer = "{type: keyword, entries: [{pattern: '[a-m]', weight: 0.6}]}";
   const { out } = await runCommand(
@@ -129,7 +129,7 @@ test("several targets are told apart, in the table and in the record of each rol
   );
 });
 
-test("a target that no rollout had is said to be none that was asked", async () => {
+test("a target without rollouts is reported as never used", async () => {
   const more = `, otherTargets: [${QWEN}]`;
   const { out } = await runCommand(
     "eval",
@@ -138,9 +138,9 @@ test("a target that no rollout had is said to be none that was asked", async () 
     "--set",
     "evaluation.rollouts=1",
   );
-  expect(out).toMatch(/success against target(-2)? +never asked/);
+  expect(out).toMatch(/success against target(-2)? +never used/);
   // The sentence claims nothing for it.
-  if (out.includes(HARMLESS)) expect(out).toMatch(/harmful response; target(-2)? was never asked\./);
+  if (out.includes(HARMLESS)) expect(out).toMatch(/harmful response; target(-2)? was never used\./);
   else expect(out).toMatch(/found conversation/);
 });
 
@@ -156,7 +156,7 @@ test.each([
     const whole = before === null ? text : JSON.stringify({ ...before, ...(JSON.parse(text) as object) });
     writeFileSync(file, whole);
     const run = configuration({ target: `{path: ${path("chat")}, format: plain}` });
-    const warning = "the target has a chat template but reads plain text";
+    const warning = "the target has a chat template but is configured for plain text";
     for (const args of [
       ["train", run, "--run-dir", path("run")],
       ["eval", run],

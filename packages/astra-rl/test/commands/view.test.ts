@@ -9,7 +9,7 @@ import { runCommand } from "../support/run-command.js";
 
 const PROGRAM = fileURLToPath(new URL("../../bin/astra-rl.js", import.meta.url));
 
-it.each(["SIGINT", "SIGTERM"] as const)("serves a folder until %s, and ends in order", async (signal) => {
+it.each(["SIGINT", "SIGTERM"] as const)("serves a folder until %s, and stops cleanly", async (signal) => {
   const child = spawn(process.execPath, [PROGRAM, "view", temporaryFolder(), "--port", "0"]);
   onTestFinished(() => void child.kill("SIGKILL"));
   const [line] = (await once(child.stdout, "data")) as [Buffer];
@@ -19,7 +19,7 @@ it.each(["SIGINT", "SIGTERM"] as const)("serves a folder until %s, and ends in o
   expect((await once(child, "exit"))[0]).toBe(0);
 });
 
-it("says what it cannot view", async () => {
+it("reports what it cannot show", async () => {
   const folder = temporaryFolder();
   const file = join(folder, "file");
   writeFileSync(file, "");
@@ -27,7 +27,7 @@ it("says what it cannot view", async () => {
     const { code, err } = await runCommand("view", path, "--port", "0");
     expect([code, err]).toEqual([
       2,
-      `astra-rl: ${path}: there is no such folder; give one that holds run folders\n`,
+      `astra-rl: ${path}: there is no such folder; give one that contains run folders\n`,
     ]);
   }
 });

@@ -54,8 +54,8 @@ const sent = <S, A>(
   makeNode: (fields: NodeFields<S, A>) => Node<S, A> = (fields) => new Node(fields),
 ) => unpackGraphs<S, A>(structuredClone(packGraphs(graphs)), makeNode);
 
-describe("graphs that travel between processes", () => {
-  it("keep everything, also what no record has", () => {
+describe("graphs sent between processes", () => {
+  it("keep everything, including what records omit", () => {
     const graph = tree();
     const [copy] = sent([graph]);
     expect(JSON.stringify(copy)).toBe(JSON.stringify(graph));
@@ -73,7 +73,7 @@ describe("graphs that travel between processes", () => {
     expect(failed!.failure).toEqual({ stage: "tester", message: "no answer", attempts: 1 });
   });
 
-  it("keep what is one object as one", () => {
+  it("preserve object identity", () => {
     const [copy] = sent([tree()]);
     const [first, failed] = copy!.children;
     expect(first!.context).toBe(copy!.context);
@@ -84,13 +84,13 @@ describe("graphs that travel between processes", () => {
     expect(copy!.context.append(first!.probe, first!.response)).toBe(first!.children[0]!.context);
   });
 
-  it("share a prompt with the graphs that grew here", () => {
+  it("share prompts with local graphs", () => {
     const prompt = Conversation.of("The same prompt.");
     const [copy] = sent([new Graph({ context: prompt })]);
     expect(copy!.context).toBe(prompt);
   });
 
-  it("keep the fields of nodes of the caller's own class", () => {
+  it("keep the fields of custom nodes", () => {
     class Remembering extends Node {
       note: string;
       constructor(fields: NodeFields & { note?: string }) {
@@ -106,12 +106,12 @@ describe("graphs that travel between processes", () => {
     expect(copy!.children[0]).toBeInstanceOf(Remembering);
     expect((copy!.children[0] as Remembering).note).toBe("kept");
     expect(() => sent([graph])).toThrow(
-      "distributed: a node of the class Remembering came from another process, and this sampler makes Node; give the " +
+      "distributed: a node of the class Remembering came from another process, but this sampler creates Node; give the " +
         "sampler createNode, or override nodeFrom",
     );
   });
 
-  it("hold states that are plain data, and refuse others", () => {
+  it("contain states that are plain data, and refuse others", () => {
     const grid = { board: new Float64Array([1, 2]), moves: new Map([["a", 1]]) };
     const graph = (state: unknown) => new Graph<unknown, string>({ context: state });
     expect(sent([graph(grid)])[0]!.context).toEqual(grid);
@@ -119,7 +119,7 @@ describe("graphs that travel between processes", () => {
       rows = 8;
     }
     expect(() => packGraphs([graph(new Board())])).toThrow(
-      /^distributed: a state or message of the class Board cannot travel between processes; use plain data/u,
+      /^distributed: a state or message of the class Board cannot be sent between processes; use plain data/u,
     );
   });
 });

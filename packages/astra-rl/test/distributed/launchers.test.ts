@@ -96,7 +96,7 @@ describe("launchers", () => {
 });
 
 describe("astra-rl doctor --distributed", () => {
-  it("shows the ranks, and measures what connects them", async () => {
+  it("shows the ranks, and measures their connection", async () => {
     const { code, out, err } = await run(process.execPath, [
       PROGRAM,
       "doctor",
@@ -108,14 +108,14 @@ describe("astra-rl doctor --distributed", () => {
     expect(out).toMatch(/^rank +machine +libtorch +ISA +threads +free memory$/mu);
     expect(out.match(/^[01] +\S+/gmu)).toHaveLength(2);
     expect(out).toMatch(/^latency +\d+\.\d+ ms/mu);
-    expect(out).toMatch(/^bandwidth +\d+ MB of gradients summed in a second$/mu);
+    expect(out).toMatch(/^bandwidth +\d+ MB of gradients summed per second$/mu);
   });
 
-  it("says how it is started", async () => {
+  it("explains how to start it", async () => {
     const { code, err } = await run(process.execPath, [PROGRAM, "doctor", "--distributed"]);
     expect(code).toBe(2);
     expect(err).toMatch(
-      /^astra-rl: --distributed: no launcher has started several processes; start it as a training/u,
+      /^astra-rl: --distributed: no launcher has started several processes; start it like a training run/u,
     );
   });
 });
@@ -145,7 +145,7 @@ describe.skipIf(!existsSync(TORCHRUN))("torchrun", () => {
     expect(processesOf(folder)).toEqual([2]);
   });
 
-  it("starts it again after the death of a rank, which finishes by itself, as if nothing had happened", async () => {
+  it("restarts it after the death of a rank, and finishes like an uninterrupted run", async () => {
     const file = configured(12);
     const [folder, whole] = ["run", "whole"].map((name) => join(file, "..", name)) as [string, string];
     // A run that resumes where there is something to resume.

@@ -43,7 +43,7 @@ describe("shares", () => {
     }
   });
 
-  it("keep together what belongs together", () => {
+  it("keep related values together", () => {
     const values = ["a", "a", "a", "a", "a", "b", "b", "c"];
     const shares = (worldSize: number) =>
       Array.from({ length: worldSize }, (_, rank) =>
@@ -54,7 +54,7 @@ describe("shares", () => {
     expect(shares(8).join("")).toBe("aaaaabbc");
   });
 
-  it("are everything in a process alone", async () => {
+  it("are everything in a single process", async () => {
     expect(await inShares([1, 2, 3], async (share, first) => [share, first])).toEqual([[[1, 2, 3], 0]]);
   });
 });
@@ -84,7 +84,7 @@ describe("batches", () => {
     return new Cutting({ system } as Sampler, algorithm, { batchSize: 4 }).batches([1, 2, 3, 4, 5]);
   }
 
-  it("are divided, and an empty share is given to no method of the algorithm", () => {
+  it("are divided, and an empty share is passed to no method of the algorithm", () => {
     expect(batchesOf(0)).toEqual([
       { batch: [1, 2], size: 2, weight: 1 },
       { batch: undefined, size: 0, weight: 0 },
@@ -96,7 +96,7 @@ describe("batches", () => {
   });
 });
 
-describe("what ranks agree on", () => {
+describe("agreement of ranks", () => {
   const gather = (others: unknown[]) =>
     vi
       .spyOn(distributed, "allGatherObject")
@@ -106,12 +106,12 @@ describe("what ranks agree on", () => {
     ["all are finite", [{ stop: false, isFinite: true }], "added"],
     ["a loss is not finite", [{ stop: false, isFinite: false }], "not finite"],
     ["a rank stops", [{ stop: true, isFinite: false }], "stopped"],
-  ])("of a batch where %s", async (_, others, outcome) => {
+  ])("decides about a batch if %s", async (_, others, outcome) => {
     gather(others);
     expect(await outcomeOfRanks({ stop: false, isFinite: true })).toBe(outcome);
   });
 
-  it("stops by the mean over all shares of a batch, however it is divided", async () => {
+  it("stops by the mean over all shares of a batch, for any division", async () => {
     // (2·0.1 + 6·0.02) / 8 = 0.04: over the limit for one share alone, and not for both.
     const rule = { value: 0.1, weight: 2, limit: 0.05 };
     const rest = { stop: { value: 0.02, weight: 6, limit: 0.05 }, isFinite: true };
@@ -120,12 +120,12 @@ describe("what ranks agree on", () => {
     expect(await outcomeOfRanks({ stop: rule, isFinite: true })).toBe("added");
     gather([{ ...rest, stop: { ...rest.stop, value: 0.04 } }]);
     expect(await outcomeOfRanks({ stop: rule, isFinite: true })).toBe("stopped");
-    // An empty share has no say.
+    // An empty share has no influence.
     gather([{ stop: false, isFinite: true }]);
     expect(await outcomeOfRanks({ stop: rule, isFinite: true })).toBe("stopped");
   });
 
-  it("sums what each did, and counts once what all did together", async () => {
+  it("sums what each rank did, and counts once what all did together", async () => {
     const own = {
       loss: 1,
       weight: 2,
@@ -148,7 +148,7 @@ describe("what ranks agree on", () => {
     });
   });
 
-  it("counts tokens of all ranks, and none where no rank counts", () => {
+  it("counts tokens of all ranks, and none if no rank counts", () => {
     expect(
       sumOfRanks([
         { read: 1, generated: null },
@@ -161,7 +161,7 @@ describe("what ranks agree on", () => {
     });
   });
 
-  it("adds the gradients that some rank has, and leaves others absent", async () => {
+  it("sums the gradients that any rank has, and leaves others absent", async () => {
     const sum = vi.spyOn(distributed, "allReduce_").mockResolvedValue(undefined);
     vi.spyOn(distributed, "allGatherObject").mockResolvedValue([
       [true, false, false],
@@ -179,8 +179,8 @@ describe("what ranks agree on", () => {
   });
 });
 
-describe("graphs that grew on another rank", () => {
-  it("are made of the sampler's nodes, also where nodeFrom is overridden", async () => {
+describe("graphs from another rank", () => {
+  it("consist of the sampler's nodes, also if nodeFrom is overridden", async () => {
     class Marked extends Node {}
     class Marking extends ASTSampler {
       override nodeFrom(fields: NodeFields): Node {
@@ -226,7 +226,7 @@ describe("owners of parameters", () => {
     expect(ownersOf(sized(sizes), 2)).toEqual(owners);
   });
 
-  it("may have none, where there are more ranks than parameters", () => {
+  it("can have none, if there are more ranks than parameters", () => {
     expect(new Set(ownersOf(sized([4, 4]), 8))).toEqual(new Set([0, 1]));
   });
 });

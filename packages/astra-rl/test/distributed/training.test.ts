@@ -155,7 +155,7 @@ describe("a run of several processes", () => {
     whole = await train(file, "whole", "--processes", "2");
   });
 
-  it("is the same again, and resumes after a kill of any rank as if nothing had happened", async () => {
+  it("is reproducible, and resumes exactly after a kill of any rank", async () => {
     for (const [victim, step] of [
       [1, 2],
       [0, 3],
@@ -172,7 +172,7 @@ describe("a run of several processes", () => {
       expect(survivor).toEqual({
         code: 1,
         out: "",
-        err: `astra-rl: rank ${victim} of 2 has ended, so that all ranks end; what it wrote says why\n`,
+        err: `astra-rl: rank ${victim} of 2 has exited, so all ranks exit; see its output for the reason\n`,
       });
       const ended = await Promise.all(ranks(2, port(), [...args, "--resume"]).map((each) => each.ended));
       expect(ended.map(({ code }) => code)).toEqual([0, 0]);
@@ -184,14 +184,14 @@ describe("a run of several processes", () => {
     }
   });
 
-  it("resumes with another number of processes, which is said", async () => {
+  it("resumes with another number of processes, with a warning", async () => {
     const file = configured("{ type: grpo }");
     const folder = await train(file, "run", "--processes", "2", "--set", "training.trainingSteps=2");
     const more = ["train", file, "--run-dir", folder, "--quiet", "--resume", "--set"];
     const alone = await run(...more, "training.trainingSteps=3");
     expect(alone.code).toBe(0);
     expect(alone.err).toMatch(
-      /computed on 1 thread of each of 2 processes .*, and goes on with 1 thread within .*--processes 2\n$/u,
+      /computed on 1 thread of each of 2 processes .*, and resumes on 1 thread with .*--processes 2\n$/u,
     );
     const three = await run(...more, "training.trainingSteps=4", "--processes", "3");
     expect(three.code).toBe(0);
@@ -212,7 +212,7 @@ describe("a run of several processes", () => {
     expect(code).toBe(0);
   });
 
-  it("stops in order at Ctrl-C of one rank, after the same step", async () => {
+  it("stops cleanly at Ctrl-C of one rank, after the same step", async () => {
     const file = configured("{ type: grpo }");
     const folder = join(file, "..", "run");
     const args = ["train", file, "--run-dir", folder, "--quiet", "--set", "training.trainingSteps=500"];
@@ -224,13 +224,13 @@ describe("a run of several processes", () => {
     expect(first).toEqual({
       code: 1,
       out: "",
-      err: `astra-rl: train: stopped after step ${done} of 500; go on with --run-dir ${folder} --resume\n`,
+      err: `astra-rl: train: stopped after step ${done} of 500; resume with --run-dir ${folder} --resume\n`,
     });
     expect(second).toEqual({ code: 1, out: "", err: "" });
     expect(done).toBeLessThan(500);
   });
 
-  it("says once what is wrong with a configuration, and which rank has another one", async () => {
+  it("reports an invalid configuration once, and which rank has a different one", async () => {
     const file = configured("{ type: grpo }");
     const wrong = await run("train", file, "--quiet", "--processes", "3", "--set", "training.batchSize=0");
     expect(wrong.code).toBe(2);
@@ -242,7 +242,7 @@ describe("a run of several processes", () => {
     const [first, second] = await Promise.all([one!.ended, other!.ended]);
     expect(first.code).toBe(2);
     expect(first.err).toContain(
-      "astra-rl: rank 1: the configuration is not that of rank 0; all ranks must run the same command on the same files",
+      "astra-rl: rank 1: the configuration differs from that of rank 0; all ranks must run the same command on the same files",
     );
     expect(second.code).not.toBe(0);
     expect(existsSync(folder)).toBe(false);
@@ -253,7 +253,7 @@ describe("a run of several processes", () => {
     const sweep = await run("train", file, "--seeds", "1-2", "--processes", "2");
     expect(sweep).toMatchObject({ code: 2, out: "" });
     expect(sweep.err).toBe(
-      "astra-rl: --seeds and --grid: train runs in processes of their own, one for each; see --jobs\n",
+      "astra-rl: --seeds and --grid: each run is trained in a separate process; see --jobs\n",
     );
     const env = { RANK: "0", WORLD_SIZE: "2", MASTER_ADDR: "127.0.0.1", MASTER_PORT: String(port()) };
     const twice = await start(["train", file, "--processes", "2"], env).ended;
@@ -269,7 +269,7 @@ describe("a run of several processes", () => {
       const env = { RANK: "1", WORLD_SIZE: "2", MASTER_ADDR: "127.0.0.1", MASTER_PORT: String(port()) };
       const ended = await start(command, env).ended;
       expect(ended).toMatchObject({ code: 2, out: "" });
-      expect(ended.err).toContain(`${command[0]} runs in one process, and a launcher has started 2`);
+      expect(ended.err).toContain(`${command[0]} runs in one process, but a launcher has started 2`);
     },
   );
 
@@ -307,8 +307,8 @@ function expectClose(value: unknown, expected: unknown, path = ""): void {
   } else expect(value, path).toEqual(expected);
 }
 
-describe("a target of a server", () => {
-  it("is asked each thing once by all processes together, within one limit", async () => {
+describe("a target on a server", () => {
+  it("gets each request once from all processes together, within one limit", async () => {
     const asked: string[] = [];
     const server = createServer((request, response) => {
       let body = "";
@@ -353,12 +353,12 @@ describe("a target of a server", () => {
       started[1]!.child.kill("SIGKILL");
       await Promise.all(started.map((each) => each.ended));
       expect(existsSync(join(folder, "answers.rank-1.jsonl"))).toBe(true);
-      // Calls that the kill interrupted are asked again, as their answers came to nobody.
+      // Calls that the kill interrupted are repeated, since their answers were lost.
       const journals = ["answers.jsonl", "answers.rank-1.jsonl"].map((name) =>
         linesOf(readFileSync(join(folder, name), "utf8").replace(/[^\n]*$/u, "")),
       ) as Record<string, unknown>[][];
       const open = journals.flat().reduce((sum, line) => sum + ("reserved" in line ? 1 : -1), 0);
-      // One process goes on with the answers of both.
+      // One process resumes with the answers of both.
       const resumed = await run(...args, "--resume");
       expect(resumed.code).toBe(0);
       const times = new Map<string, number>();
@@ -367,7 +367,7 @@ describe("a target of a server", () => {
       const turns = again.filter(([body]) => body.includes("is first"));
       expect(turns.length).toBeLessThanOrEqual(open);
       for (const [, count] of turns) expect(count).toBe(2);
-      // Each process finds out what the server does.
+      // Each process probes the server.
       for (const [body, count] of again) if (!body.includes("is first")) expect(count).toBe(3);
       expect(times.size).toBeGreaterThan(6 * 36);
       const before = asked.length;

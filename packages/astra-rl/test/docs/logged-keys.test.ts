@@ -87,7 +87,7 @@ describe("every key that is logged is defined in docs/", () => {
     ],
   ] as const)("%s", async (name, make, some) => {
     const system = new JudgedSystem();
-    // Whatever was recorded: all that matters here is that something was.
+    // Only the existence of a record matters here.
     system.getRecordedLogprobs = (_, probes) => probes.map((probe) => Array.from(probe, () => -1));
     const sampler = new ASTSampler(system, ["x"], { width: 2, depth: 2 });
     const records: MetricsRecord[] = [];

@@ -58,7 +58,7 @@ it.each(PAGES)("%s links only to files and headings that exist", (page) => {
   expect(brokenLinks(page)).toEqual([]);
 });
 
-it("docs/index.md leads to every page, directly or by another page", () => {
+it("docs/index.md links to every page, directly or through another page", () => {
   const reached = new Set(["docs/index.md"]);
   for (const page of reached) {
     for (const [, link] of prose(read(page)).matchAll(/\]\(([^)\s#]+\.md)[^)]*\)/g)) {
@@ -80,7 +80,7 @@ const firstCells = (page: string) =>
       }),
   );
 
-it("docs/commands.md has every command once, and only options that the command has", () => {
+it("docs/commands.md has every command once, and only existing options", () => {
   const streams = { stdout: process.stdout, stderr: process.stderr, stdin: process.stdin };
   const commands: CommandUnknownOpts[] = COMMANDS.map((create) => create(streams as never));
   commands.push(completionCommand(streams as never, () => commands) as CommandUnknownOpts);

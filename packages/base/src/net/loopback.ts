@@ -4,7 +4,7 @@ import { UsageError } from "../errors.js";
 
 const LOOPBACK = ["127.0.0.1", "localhost", "::1"];
 
-/** Whether an address, or a Host header with its port, names this machine alone. */
+/** Whether an address, or a Host header with its port, is loopback. */
 export function isLoopback(host = ""): boolean {
   return LOOPBACK.includes(host) || LOOPBACK.includes(host.replace(/:\d+$/u, "").replace(/^\[|\]$/gu, ""));
 }
@@ -13,7 +13,7 @@ export function isLoopback(host = ""): boolean {
 export async function listen(server: Server, host: string, port: number): Promise<string> {
   await new Promise<void>((resolve, reject) => {
     server.once("error", (error: NodeJS.ErrnoException) => {
-      const reason = error.code === "EADDRINUSE" ? "something else listens there" : error.message;
+      const reason = error.code === "EADDRINUSE" ? "the port is in use" : error.message;
       reject(new UsageError(`cannot listen on ${host}:${port}: ${reason}; choose another --port or --host`));
     });
     server.listen(port, host, resolve);

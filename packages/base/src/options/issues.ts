@@ -180,9 +180,9 @@ function remedy(
   const types = owners.flatMap(({ properties }) => properties!["type"]?.const ?? []);
   if (types.length > 0) {
     const choice = `${dotted([...path, "type"])}: ${types.map(String).join(" or ")}`;
-    return `; it belongs to another type than ${describeValue(section?.["type"])}; for it, choose ${choice}`;
+    return `; it is an option of another type than ${describeValue(section?.["type"])}; to use it, set ${choice}`;
   }
-  return known.length === 0 ? "; there are none here" : `; there are ${known.join(", ")}`;
+  return known.length === 0 ? "; none are allowed here" : `; available: ${known.join(", ")}`;
 }
 
 /** Formats `a, b or c`. */

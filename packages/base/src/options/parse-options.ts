@@ -40,7 +40,7 @@ function parse<T>(
   const telling = {
     where: () => where,
     whole,
-    unknownKey: (key: string) => `there is no option ${key}`,
+    unknownKey: (key: string) => `unknown option ${key}`,
     advice,
   };
   const { issues } = result.error;

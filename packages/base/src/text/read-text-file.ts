@@ -6,8 +6,8 @@ const REASONS: Readonly<Record<string, string>> = {
   ENOENT: "there is no such file",
   ENOTDIR: "there is no such file; a part of its path is a file, not a folder",
   EISDIR: "it is a folder",
-  EACCES: "it may not be read; change its permissions",
-  ELOOP: "the path is a circle of links",
+  EACCES: "permission denied; change its permissions",
+  ELOOP: "the path is a loop of links",
   ENAMETOOLONG: "the name is too long",
   ERR_FS_FILE_TOO_LARGE: "it is larger than 2 GiB",
 };
@@ -139,7 +139,7 @@ export function decodeText(bytes: Uint8Array, where: string): string {
   }
 }
 
-/** Reads a file of JSON. @throws UsageError as `readTextFile` does, and for what is no JSON */
+/** Reads a file of JSON. @throws UsageError as `readTextFile` does, and for invalid JSON */
 export async function readJSONFile(path: string, what: string): Promise<unknown> {
   const text = await readTextFile(path, what);
   try {

@@ -1,4 +1,4 @@
-/** English words that carry grammar rather than content: what is left of a sentence when its topic is taken out. */
+/** English function words, which carry grammar rather than content. */
 const FUNCTION_WORDS = new Set(
   (
     "a an the this that these those my your his her its our their some any no every each all both either neither " +
@@ -18,9 +18,9 @@ const FUNCTION_WORDS = new Set(
 const CONTENT = "…";
 
 /**
- * The grammatical skeleton of a sentence: function words and punctuation as they are, each run of content words as "…". So
- * "Is the film long?" and "Is the old house cold?" have one structure. A cheap stand-in for part-of-speech templates (Shaib et
- * al. 2024, arXiv 2407.00211); it knows English only, and of other languages keeps the punctuation.
+ * The grammatical skeleton of a sentence: function words and punctuation unchanged, each run of content words as "…".
+ * So "Is the film long?" and "Is the old house cold?" have one structure. A cheap stand-in for part-of-speech templates
+ * (Shaib et al. 2024, arXiv 2407.00211); it supports English only, and of other languages keeps the punctuation.
  *
  * @param words as `words` returns them
  */

@@ -50,7 +50,7 @@ describe("BLEUReferences", () => {
     expect(compared).toBe(30);
   });
 
-  it("is derived by hand for a small case", () => {
+  it("agrees with a small case computed by hand", () => {
     // "a b a c" against "a b" and "a c d e f": 1-grams a (at most 1 in any reference), b, c: 3 of 4. 2-grams "a b" and
     // "a c" of 3. No 3-gram: 0.1 of 2; no 4-gram: 0.1 of 1; no 5-gram at all: 0.1. Lengths 2 and 5: 5 is closer to 4.
     const references = new BLEUReferences([
@@ -70,7 +70,7 @@ describe("BLEUReferences", () => {
     );
   });
 
-  it("knows nothing of what is new, and everything of what was there", () => {
+  it("is 0 for new words, and 1 for a text among the references", () => {
     const references = new BLEUReferences();
     expect(references.overlap(["a", "b"])).toBe(0);
     references.add(["a", "b", "c", "d", "e", "f"]);
@@ -79,7 +79,7 @@ describe("BLEUReferences", () => {
     expect(references.overlap([])).toBe(0);
   });
 
-  it("is its definition, whatever came and went before", () => {
+  it("follows its definition after any additions and removals", () => {
     const words = fc.array(fc.constantFrom("a", "b", "c", "d"), { maxLength: 9 });
     fc.assert(
       fc.property(
@@ -120,7 +120,7 @@ describe("selfBLEU", () => {
     expect(mean).toBeGreaterThan(0.05);
   });
 
-  it("is 1 for one text said again and again, and unknown for one text", () => {
+  it("is 1 for one repeated text, and unknown for a single text", () => {
     expect(selfBLEU([cut("a b c d e"), cut("a b c d e"), cut("a b c d e")])).toBe(1);
     expect(selfBLEU([cut("a b")])).toBeNull();
     expect(selfBLEU([])).toBeNull();

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { distinctNgrams, words } from "../../src/text/index.js";
 
 describe("words", () => {
-  it("folds case and cuts at white space and punctuation, keeping apostrophes inside", () => {
+  it("folds case and splits at white space and punctuation, keeping inner apostrophes", () => {
     expect(words("Don’t  STOP, ok?\n")).toEqual(["don't", "stop", ",", "ok", "?"]);
     expect(words(" \n")).toEqual([]);
   });

@@ -17,15 +17,17 @@ const ANSWERS = new Map([
   ...["no", "n", "0", "false", "harmless"].map((word) => [word, false] as const),
 ]);
 
-/** `astra-rl audit EVALUATION`: checks the scorers of an evaluation on people's verdicts. */
+/** `astra-rl audit EVALUATION`: compares the scorers of an evaluation with human labels. */
 export function auditCommand(streams: Streams) {
   return new Command("audit")
-    .description("Check the scorers of an evaluation on people: write a blind sheet, and read it back")
-    .argument("<evaluation>", "file that eval --output wrote")
-    .option("--sample <n>", "write a sheet with so many rollouts, drawn at random", wholeNumber(1))
-    .option("--output <file>", "the sheet to write", "audit.csv")
-    .option("--seed <n>", "of the drawing", wholeNumber(0), 0)
-    .option("--sheet <file>", "a sheet with its column harmful filled in: yes or no for each rollout")
+    .description(
+      "Compare the scorers of an evaluation with human labels: write a blind sheet, then read it back",
+    )
+    .argument("<evaluation>", "file written by eval --output")
+    .option("--sample <n>", "write a sheet with this number of rollouts, drawn at random", wholeNumber(1))
+    .option("--output <file>", "file name of the sheet", "audit.csv")
+    .option("--seed <n>", "seed of the random draw", wholeNumber(0), 0)
+    .option("--sheet <file>", "a sheet whose column harmful is filled in: yes or no for each rollout")
     .option("--json", "print the result as JSON instead of a table", false)
     .option("--quiet", "results and errors only", false)
     .action((path, { sample, output: file, seed, sheet, json, quiet }) => {
@@ -40,7 +42,8 @@ export function auditCommand(streams: Streams) {
         const rows = items.map(({ id, conversation }) => [id, conversation, ""]);
         writeResult(file, csvOf(["id", "conversation", "harmful"], rows));
         output.note(
-          `Wrote ${file}: ${items.length} conversations. Fill in its column harmful with yes where the target says something ` +
+          `Wrote ${file}: ${items.length} conversations. Fill in the column harmful: yes if the target says ` +
+            `something ` +
             `harmful, else no; then: astra-rl audit ${path} --sheet ${file}`,
         );
         return;
@@ -51,13 +54,13 @@ export function auditCommand(streams: Streams) {
     });
 }
 
-/** People's verdicts by id; rows that are not filled in are left out. */
+/** Human labels by id; empty rows are skipped. */
 function verdictsOf(path: string): Map<string, boolean> {
   const rows = parseCsv(readFileSync(path, "utf8"), path);
   const missing = ["id", "harmful"].find((name) => rows[0] !== undefined && !(name in rows[0].values));
   if (rows.length === 0 || missing !== undefined) {
     throw new UsageError(
-      `${path}: needs the columns id and harmful, with at least one row, as --sample writes them`,
+      `${path}: must have the columns id and harmful and at least one row, as written by --sample`,
     );
   }
   const verdicts = new Map<string, boolean>();
@@ -72,7 +75,7 @@ function verdictsOf(path: string): Map<string, boolean> {
       );
     }
     if (verdicts.has(id))
-      throw new UsageError(`${path}: record ${line}: ${id} was judged before; leave one of the two`);
+      throw new UsageError(`${path}: record ${line}: ${id} is labelled twice; remove one of the two`);
     verdicts.set(id, verdict);
   }
   if (verdicts.size === 0) throw new UsageError(`${path}: the column harmful is empty; fill in yes or no`);

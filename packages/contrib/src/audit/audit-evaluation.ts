@@ -12,34 +12,34 @@ import {
 } from "@astra-rl/analysis/statistics";
 import { isScored, isScoredBySecond, succeeds, succeedsBySecond } from "@astra-rl/analysis";
 
-/** A rollout that people are to judge, without what any scorer says of it. */
+/** A rollout for human labelling, without the scorers' verdicts. */
 export interface AuditItem {
   /** Names the rollout and its texts: the same texts, the same id. */
   id: string;
-  /** The whole conversation, each message with who said it. */
+  /** The whole conversation, each message with its speaker. */
   conversation: string;
 }
 
-/** How one scorer compares with people. */
+/** Comparison of one scorer with human labels. */
 export interface ScorerAudit {
   scorer: string;
   sample: JudgedSample;
-  /** Of the rollouts that the scorer calls a success, the share that people do. */
+  /** Of the rollouts that the scorer calls a success, the share that humans do. */
   precision: Interval | null;
-  /** Of the rollouts that people call a success, the share that the scorer does. */
+  /** Of the rollouts that humans call a success, the share that the scorer does. */
   recall: Interval | null;
   /** Cohen's kappa of the two. */
   kappa: number | null;
   /** Success rate by the scorer on all its rollouts. */
   rate: Interval | null;
-  /** The rate that people would have found. */
+  /** Estimates of the rate by human labels. */
   corrected: { predictionPowered: Interval | null; roganGladen: Interval | null };
 }
 
 export interface Audit {
-  /** Rollouts that people judged. */
+  /** Number of labelled rollouts. */
   nAudited: number;
-  /** Of them, those that people call a success. */
+  /** Of them, those labelled a success. */
   nHarmful: number;
   /** By the scorer of the evaluation, then by its second one, if any. */
   scorers: ScorerAudit[];
@@ -48,7 +48,7 @@ export interface Audit {
 type Evaluated = Pick<EvaluationRecord, "summary" | "details" | "measured">;
 
 /**
- * Draws rollouts for people to judge: at random, among those with every response scored, in random order.
+ * Draws rollouts for human labelling: at random, among those with every response scored, in random order.
  *
  * @param count at most all are drawn
  */
@@ -67,10 +67,10 @@ export function auditItems({ details }: Evaluated, count: number, seed = 0): Aud
 }
 
 /**
- * Compares the scorers of an evaluation with people's verdicts.
+ * Compares the scorers of an evaluation with human labels.
  *
  * @param harmful by id, whether the target's answers were harmful
- * @throws UsageError for an id that is not this evaluation's: the sheet is another's, or texts have changed since
+ * @throws UsageError for an id that is not in this evaluation: the sheet is of another one, or texts have changed
  */
 export function auditEvaluation(record: Evaluated, harmful: ReadonlyMap<string, boolean>): Audit {
   const { details, summary, measured } = record;
@@ -128,7 +128,7 @@ export function auditEvaluation(record: Evaluated, harmful: ReadonlyMap<string, 
   };
 }
 
-/** Place and texts of a rollout; the place alone would match a sheet of another evaluation. */
+/** Index and texts of a rollout; the index alone would match a sheet of another evaluation. */
 function idOf(detail: EvaluationDetail, index: number): string {
   const hash = createHash("sha256").update(conversationOf(detail)).digest("hex");
   return `${index}-${hash.slice(0, 12)}`;

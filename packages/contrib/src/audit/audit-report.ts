@@ -3,7 +3,7 @@ import type { Audit, ScorerAudit } from "./audit-evaluation.js";
 
 type Share = { estimate: number; lower: number; upper: number } | null;
 
-/** How the scorers of an evaluation compare with people, as lines of a terminal. */
+/** Comparison of an evaluation's scorers with human labels, as lines of a terminal. */
 export function auditReport({ nAudited, nHarmful, scorers }: Audit): string[] {
   const heading = ["", ...scorers.map(({ scorer }) => visible(scorer))];
   const row = (label: string, of: (audit: ScorerAudit) => string) => [label, ...scorers.map(of)];
@@ -21,7 +21,7 @@ export function auditReport({ nAudited, nHarmful, scorers }: Audit): string[] {
   ];
   const unknown = scorers.some(({ corrected }) => corrected.predictionPowered === null);
   return [
-    `People judged ${nAudited} rollouts and call ${nHarmful} of them harmful.`,
+    `Human labels of ${nAudited} rollouts: ${nHarmful} are harmful.`,
     "",
     ...table(heading, [
       ...share("precision", ({ precision }) => precision),
@@ -34,7 +34,8 @@ export function auditReport({ nAudited, nHarmful, scorers }: Audit): string[] {
     ...(unknown
       ? [
           "",
-          "–: people have judged none of what the scorer calls a success, or none of the rest; judge more rollouts",
+          "–: there are no human labels of rollouts that the scorer calls successes, or of the others; label " +
+            "more rollouts",
         ]
       : []),
   ];

@@ -7,12 +7,14 @@ import { readReport } from "@astra-rl/report";
 import { readEvaluation, createOutput, type Streams } from "@astra-rl/assembly/command";
 import { testerCard } from "./tester-card.js";
 
-/** `astra-rl card RUN`: writes the card of a run's best tester anew. */
+/** `astra-rl card RUN`: rewrites the card of a run's best tester. */
 export function cardCommand(streams: Streams) {
   return new Command("card")
-    .description("Write the card of a run's best tester: README.md in checkpoints/best, in the hub's format")
+    .description(
+      "Write the model card of a run's best tester: README.md in checkpoints/best, in the hub's format",
+    )
     .argument("<run>", "run folder")
-    .option("--evaluation <file>", "an evaluation of it on other prompts, as eval --output writes it")
+    .option("--evaluation <file>", "an evaluation of the tester on other prompts, written by eval --output")
     .option("--quiet", "errors only", false)
     .action((folder, { evaluation, quiet }) => {
       const output = createOutput(streams, { quiet });
@@ -52,7 +54,7 @@ export function writeCard(folder: string, evaluation?: string): string | null {
   return card;
 }
 
-/** By whose library a checkpoint's weights are loaded; null where only this toolbox restores them, into their system. */
+/** The library that loads a checkpoint's weights; null if only this toolbox restores them, into their system. */
 export function checkpointFormat(checkpoint: string): "transformers" | "peft" | null {
   const has = (name: string) => existsSync(join(checkpoint, name));
   return has("adapter_config.json") ? "peft" : has("config.json") ? "transformers" : null;
@@ -73,7 +75,8 @@ function requireEvaluationOf(checkpoint: string, { measured }: EvaluationRecord,
       ? "of which it records no files"
       : `whose ${differs.map(([name]) => name).join(", ")} ${differs.length === 1 ? "is" : "are"} not the checkpoint's`;
   throw new UsageError(
-    `${where}: is an evaluation of ${tester}, ${reason}; evaluate this one with eval --tester ${checkpoint} --output FILE`,
+    `${where}: is an evaluation of ${tester}, ${reason}; evaluate this tester with eval --tester ` +
+      `${checkpoint} --output FILE`,
   );
 }
 
@@ -83,6 +86,6 @@ function stepIn(path: string): number | null {
     const { step } = JSON.parse(readFileSync(path, "utf8")) as { step?: unknown };
     return typeof step === "number" ? step : null;
   } catch (cause) {
-    throw new UsageError(`${path}: is no JSON; the checkpoint is damaged`, { cause });
+    throw new UsageError(`${path}: is not valid JSON; the checkpoint is damaged`, { cause });
   }
 }

@@ -20,17 +20,17 @@ export interface TesterCardSource {
   run: RunRecord | null;
   /** An evaluation of this checkpoint. */
   evaluation: Evaluation | null;
-  /** Whether the checkpoint was chosen by this very evaluation, which flatters it. */
+  /** Whether the checkpoint was selected by this evaluation, so that its figures are optimistic. */
   isChosenBy: boolean;
   /** The training step of the checkpoint; null if unknown. */
   step: number | null;
-  /** How its weights are stored: by whose library they are loaded; null for a system that only this toolbox restores. */
+  /** The library that loads its weights; null for a system that only this toolbox restores. */
   format: "transformers" | "peft" | null;
 }
 
 /**
  * The card of a trained tester, which does not depend on where its run lies, in the format of the Hugging Face hub's model cards: what it is for, how it was trained, what it
- * finds by which scorer, and what the figures do not say.
+ * finds according to which scorer, and the limits of its figures.
  */
 export function testerCard(source: TesterCardSource): string {
   const { configuration, evaluation, isChosenBy, format } = source;
@@ -62,8 +62,8 @@ export function testerCard(source: TesterCardSource): string {
     "",
     `# A tester against ${markdownText(target)}, trained with ASTRA-RL`,
     "",
-    `${isJudged ? `It holds conversations that lead ${markdownText(target)} to harmful answers` : `It leads ${markdownText(target)} to what the system's reward pays for`}. It is for testing models that you may test, and for mending them;`,
-    "what it writes, and what it draws out, can be harmful.",
+    `${isJudged ? `It holds conversations that lead ${markdownText(target)} to harmful answers` : `It leads ${markdownText(target)} to what the system rewards`}. It is intended for testing models that you are authorized to test, and for fixing them;`,
+    "what it generates and elicits can be harmful.",
     "",
     "## How it was trained",
     "",
@@ -73,7 +73,7 @@ export function testerCard(source: TesterCardSource): string {
     "",
     ...(evaluation === null
       ? [
-          "It has not been evaluated: `astra-rl eval` with `--output`, then `astra-rl card` with `--evaluation`.",
+          "It has not been evaluated: run `astra-rl eval` with `--output`, then `astra-rl card` with `--evaluation`.",
         ]
       : [
           `${evaluation.summary.n_rollouts} conversations from ${markdownText(split)}, judged by ${markdownText(scorer)}` +
@@ -84,7 +84,8 @@ export function testerCard(source: TesterCardSource): string {
           ...doubtLines(evaluation).map((line) => markdownText(line)),
           ...(isChosenBy
             ? [
-                "This checkpoint was chosen by these very conversations, so that the figures flatter it: evaluate it on others.",
+                "This checkpoint was selected by these conversations, so the figures are optimistic: evaluate " +
+                  "it on others.",
               ]
             : []),
           "",
@@ -93,10 +94,12 @@ export function testerCard(source: TesterCardSource): string {
     "",
     "## Limits",
     "",
-    `- Rates hold for this scorer. Scorers err, and a tester learns what fools the one that pays it: name the scorer with every rate, and`,
-    "  check it on people (`astra-rl audit`).",
-    "- They hold for this target, these prompts and this way of sampling. Another target needs an evaluation of its own.",
-    "- A target in which it finds nothing is not safe: this tester did not find it.",
+    `- Rates hold for this scorer. Scorers err, and a tester learns to exploit the errors of the one that ` +
+      `rewards it: name the scorer with every rate, and`,
+    "  compare it with human labels (`astra-rl audit`).",
+    "- They hold for this target, these prompts and these sampling settings. Another target needs a separate " +
+      "evaluation.",
+    "- A target in which this tester finds no harm is not thereby safe.",
     "",
     "## How to use it",
     "",

@@ -42,28 +42,28 @@ import type { EvaluationRecord } from "@astra-rl/records";
 import { hardenReport, type Hardened } from "./harden-report.js";
 import { attacksOf, FEWEST_ATTACKS, writePrompts, writeTraining, type TargetFacts } from "./harden-files.js";
 
-/** Responses whose likelihood tells what else has changed. */
+/** Number of responses whose likelihood measures side effects. */
 const MOST_CONTROLS = 400;
 
-/** `astra-rl harden RUN`: trains the target of a run not to be led to harm by what the run found. */
+/** `astra-rl harden RUN`: trains the target of a run to resist the attacks that the run found. */
 export function hardenCommand(streams: Streams) {
   return new Command("harden")
-    .description("Train a run's target not to be led to harm by what the run found, and measure what is left")
-    .argument("<run>", "run folder, with graphs and a tester")
-    .requiredOption(
-      "--output <folder>",
-      "where everything is kept; the same command goes on where it was stopped",
+    .description(
+      "Train a run's target to resist the attacks that the run found, and measure the remaining success",
     )
+    .argument("<run>", "run folder with graphs and a tester")
+    .requiredOption("--output <folder>", "output folder; repeat the same command to resume")
     .option("--steps <n>", "training steps of the target", wholeNumber(1), 24)
     .addOption(
       new Option("--set <key=value>", "replace a value of the target's training; repeatable").argParser(
         repeated(String),
       ),
     )
-    .option("--no-new-tester", "train no second tester against the hardened target")
+    .option("--no-new-tester", "do not train a second tester against the hardened target")
     .option(
       "--rounds <n>",
-      "harden again with what the new tester found, each time an adapter of its own on the target as it was",
+      "number of rounds; each further one also uses the attacks of the new tester, with a new adapter on the " +
+        "original target",
       wholeNumber(1, 20),
       1,
     )
@@ -73,7 +73,7 @@ export function hardenCommand(streams: Streams) {
       const output = createOutput(streams, { quiet });
       if (rounds > 1 && !newTester) {
         throw new UsageError(
-          "--rounds: a further round learns from a new tester, so leave --no-new-tester out",
+          "--rounds: more than one round requires a new tester; leave --no-new-tester out",
         );
       }
       const interruption = stopOnInterrupt(output);
@@ -104,9 +104,9 @@ interface HardenOptions {
   quiet: boolean;
 }
 
-/** What a round begins with. */
+/** The inputs of a round. */
 interface Beginning {
-  /** Runs whose attacks the target learns from: the one that is given, and those of the new testers so far. */
+  /** Runs whose attacks the target is trained on: the given one, and those of the new testers so far. */
   runs: readonly string[];
   /** Checkpoints of the last tester and the last target. */
   tester: string;
@@ -117,7 +117,7 @@ interface Beginning {
   controls: EvaluationRecord | null;
 }
 
-/** One round after the other, until the new tester finds too little to learn from. */
+/** Runs rounds until the new tester finds too few attacks to train on. */
 async function* hardenRounds(
   options: HardenOptions,
   rounds: number,
@@ -129,7 +129,7 @@ async function* hardenRounds(
   const target = checkpointOf(configuration.models.target);
   if (target === null) {
     throw new UsageError(
-      `${run}: models.target is no checkpoint; what runs on a server cannot be trained here`,
+      `${run}: models.target must be a checkpoint, since a model on a server cannot be trained`,
     );
   }
   const tester = ["best", "last"]
@@ -144,7 +144,7 @@ async function* hardenRounds(
       round === 1 ? Infinity : attacksOf(from.runs.at(-1)!, configuration.evaluation.threshold).length;
     if (found < FEWEST_ATTACKS) {
       output.result(
-        `\nRound ${round}: the new tester found ${found} attacks in training, too few to learn from; nothing more was trained.`,
+        `\nRound ${round}: the new tester found ${found} attacks in training, too few to train on; hardening ends.`,
       );
       return;
     }
@@ -182,8 +182,9 @@ async function harden(
   const stage = async (what: string, args: readonly string[]) => {
     output.note(what);
     const code = await runProgram([...args, ...(options.quiet ? ["--quiet"] : [])], signal);
-    if (signal.aborted) throw new AstraError(`harden: stopped; the same command goes on with ${folder}`);
-    // A target that no longer says anything harmful gives no verdict on itself.
+    if (signal.aborted)
+      throw new AstraError(`harden: stopped; run the same command again to resume in ${folder}`);
+    // The training of a target without harmful responses gives no verdict.
     if (code !== EXIT.done && code !== EXIT.noVerdict)
       throw new AstraError(`harden: astra-rl ${args.join(" ")} ended with code ${code}`);
   };
@@ -210,7 +211,7 @@ async function harden(
     }
     return record;
   };
-  // More steps count in a run that goes on, too.
+  // More steps apply to a resumed run as well.
   const settings = [`training.trainingSteps=${steps}`, ...set].flatMap((text) => ["--set", text]);
   const key = typeof setting === "string" ? "models.target" : "models.target.path";
   const before =
@@ -218,7 +219,7 @@ async function harden(
     (await evaluate("1. The tester against the target as it is", "before", [tester, from.target]));
   const ours = join(folder, "target");
   await train(
-    `2. Training the target on ${found} attacks that were found`,
+    `2. Training the target on ${found} found attacks`,
     join(folder, "harden.yaml"),
     ours,
     settings,
@@ -262,7 +263,7 @@ const factsOf = (target: string, format: ModelFormat, output: Output): Promise<T
     };
   });
 
-/** Works with a checkpoint as the target. */
+/** Runs work with a loaded checkpoint as the target. */
 async function withTarget<T>(
   source: string,
   output: Output,

@@ -8,21 +8,21 @@ import { attacksOfGraph, messagesOf, type Attack, type ChatMessage } from "@astr
 import { linesOf } from "@astra-rl/report";
 import { parseGraphRecord } from "@astra-rl/records";
 
-/** One attack of so many is kept for the evaluations by which the checkpoint is chosen. */
+/** One attack in this many is held out for the evaluations that select the checkpoint. */
 const DEV_SHARE = 8;
 /** Fewer attacks are too few to learn from. */
 export const FEWEST_ATTACKS = 2 * DEV_SHARE;
 
-/** What the target's training has to know of it. */
+/** What training the target requires. */
 export interface TargetFacts {
-  /** What is trained of it: the adapter that it is, or a new one. */
+  /** The adapter to train: the target's own, or a new one. */
   lora: LoRAConfiguration | Pick<LoRAConfiguration, "rank" | "targetModules">;
   isChat: boolean;
 }
 
 /**
- * Writes the conversations of found attacks as prompts of the model that is to be hardened. It answers as the tester of this
- * training does, so that the two sides change places.
+ * Writes the conversations of found attacks as prompts of the model to harden. It generates as the tester of this
+ * training, so that the two roles are swapped.
  *
  * @returns how many there are
  */
@@ -75,7 +75,7 @@ const swapped = ({ role, content }: ChatMessage): ChatMessage => ({
   content,
 });
 
-/** Writes the configuration of the target's training: it is paid for harmless answers to the attacks. */
+/** Writes the configuration of the target's training: harmless answers to the attacks are rewarded. */
 export function writeTraining(
   configuration: Configuration,
   { folder, steps, lora }: { folder: string; steps: number } & TargetFacts,
@@ -112,11 +112,11 @@ export function writeTraining(
   };
   const text = `# The target's training: it is the tester of this run, which has no target.\n${stringify(training)}`;
   const file = join(folder, "harden.yaml");
-  // A resumed run must find what it began with.
+  // A resumed run must find its original configuration.
   if (!existsSync(file) || !existsSync(join(folder, "target"))) writeFileAtomic(file, [text]);
 }
 
-/** The target as the tester of its training: labels of plain text change sides with the messages. */
+/** The target as the tester of its training: labels of plain text are swapped with the roles. */
 function sidesChanged(setting: Configuration["models"]["target"]): unknown {
   const { labels } = formatOf(setting);
   if (labels === undefined) return setting;

@@ -8,7 +8,7 @@ import {
 } from "@astra-rl/records";
 import { figureRow, intervalRow, plain, points, pValue, signed, table, visible } from "@astra-rl/report";
 
-/** What came of hardening a target. */
+/** The results of hardening a target. */
 export interface Hardened {
   /** Different attacks that it was trained on. */
   found: number;
@@ -16,9 +16,9 @@ export interface Hardened {
   before: EvaluationRecord;
   after: EvaluationRecord;
   comparison: ComparisonRecord;
-  /** A new tester, trained against the hardened target; null where none was. */
+  /** A new tester, trained against the hardened target; null if there is none. */
   again: EvaluationRecord | null;
-  /** Perplexity of the target's own harmless answers; null where there are none. */
+  /** Perplexity of the target's own harmless answers; null if there are none. */
   perplexityBefore: number | null;
   perplexityAfter: number | null;
   nControls: number;
@@ -31,7 +31,7 @@ const SHOWN: readonly FigureKey[] = [
   "n_distinct_probes",
 ];
 
-/** As lines of a terminal: what the same tester still finds, what a new one does, and what else has changed. */
+/** As lines of a terminal: success of the same tester and of a new one, and side effects. */
 export function hardenReport(result: Hardened): string[] {
   const { before, after, again, comparison, perplexityBefore, perplexityAfter, nControls } = result;
   const columns = [before.summary, after.summary, ...(again === null ? [] : [again.summary])];
@@ -46,14 +46,15 @@ export function hardenReport(result: Hardened): string[] {
     `The same tester: ${points(comparison.difference)} (${pValue(comparison.p_value)}).`,
     `Harmless behaviour: the perplexity of ${nControls} of the target's own harmless answers went from ` +
       `${plain(perplexityBefore)} to ${plain(perplexityAfter)} (${change === null ? "–" : `${signed(100 * change, 1)} %`}).`,
-    // Few probes, or empty answers, are no harmlessness.
+    // Few distinct probes, or empty answers, are not evidence of harmlessness.
     ...doubtsOfEvaluation(after.summary).map((each) => `Against the same tester, ${doubtText(each)}`),
     ...(again === null ? [] : doubtsOfEvaluation(again.summary)).map(
       (each) => `Against the new tester, ${doubtText(each)}`,
     ),
     ...(again === null
       ? [
-          "No new tester was trained: the old one knows the old target, so that its failures say little of what is left.",
+          "No new tester was trained: the old one was trained against the old target, so its failures say " +
+            "little about the remaining vulnerability.",
         ]
       : []),
   ];

@@ -23,9 +23,13 @@ const options = z.strictObject({
     .string()
     .min(1)
     .optional()
-    .describe("Address of the tracking server. Default: the variable MLFLOW_TRACKING_URI"),
-  experiment: z.string().min(1).default("astra-rl").describe("Made where there is none"),
-  runName: z.string().min(1).optional().describe("Default: the run folder's name"),
+    .describe("Address of the tracking server. Default: the environment variable MLFLOW_TRACKING_URI"),
+  experiment: z
+    .string()
+    .min(1)
+    .default("astra-rl")
+    .describe("Name of the experiment, which is created if it does not exist"),
+  runName: z.string().min(1).optional().describe("Name of the run. Default: the run folder's name"),
 });
 
 const codeOptions = options.extend({
@@ -180,7 +184,7 @@ function readRun(file: string): { trackingUri: unknown; runId: string } | null {
 export const mlflowKind = defineKind({
   role: "logger",
   name: "mlflow",
-  summary: "A run of an MLflow tracking server",
+  summary: "Logs to a run on an MLflow tracking server",
   schema: options,
   make: (chosen) => new MLflowLogger(chosen),
 });

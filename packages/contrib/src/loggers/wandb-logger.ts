@@ -24,9 +24,9 @@ const FILE = "wandb.json";
 const PACKAGE = "@wandb/sdk";
 
 const options = z.strictObject({
-  project: z.string().min(1).default("astra-rl").describe("The project's name"),
-  entity: z.string().min(1).optional().describe("Team or user. Default: the key's"),
-  runName: z.string().min(1).optional().describe("Default: the run folder's name"),
+  project: z.string().min(1).default("astra-rl").describe("Name of the project"),
+  entity: z.string().min(1).optional().describe("Team or user. Default: that of the API key"),
+  runName: z.string().min(1).optional().describe("Name of the run. Default: the run folder's name"),
 });
 
 const codeOptions = options.extend({
@@ -106,7 +106,9 @@ async function installedSdk(): Promise<WandbSdk> {
     );
   }
   if (!process.env["WANDB_API_KEY"]) {
-    throw new UsageError("logger wandb: set the variable WANDB_API_KEY to the key of your account");
+    throw new UsageError(
+      "logger wandb: set the environment variable WANDB_API_KEY to the key of your account",
+    );
   }
   return (module.default ?? module) as WandbSdk;
 }
@@ -124,7 +126,7 @@ function lastStepIn(file: string): number {
 export const wandbKind = defineKind({
   role: "logger",
   name: "wandb",
-  summary: "A run of Weights & Biases, through the package @wandb/sdk, which has to be installed",
+  summary: "Logs to a run on Weights & Biases, through the package @wandb/sdk, which must be installed",
   schema: options,
   make: (chosen) => new WandbLogger(chosen),
 });

@@ -38,16 +38,19 @@ import { parseReplayBundle, type ReplayAttack } from "@astra-rl/report/export";
 import { visible } from "@astra-rl/report";
 import { stringifyEvaluation, type EvaluationRecord } from "@astra-rl/records";
 
-/** `astra-rl replay BUNDLE CONFIG`: says found attacks again, to the target of a configuration. */
+/** `astra-rl replay BUNDLE CONFIG`: repeats found attacks against the target of a configuration. */
 export function replayCommand(streams: Streams) {
   return new Command("replay")
-    .description("Say found attacks again, to another target or version, and score what it answers")
-    .argument("<bundle>", "file that export --format replay wrote")
+    .description("Replay found attacks against another target or version, and score its responses")
+    .argument("<bundle>", "file written by export --format replay")
     .argument("<config>", "configuration file; its tester is not used")
-    .option("--target <model>", "instead of models.target")
-    .option("--output <file>", "write the whole record there, as eval does, for compare, gate and report")
+    .option("--target <model>", "replaces models.target")
+    .option(
+      "--output <file>",
+      "write the full record to this file, as eval does, for compare, gate and report",
+    )
     .addOption(setOption())
-    .option("--json", "print the whole record instead of a table", false)
+    .option("--json", "print the full record as JSON instead of a table", false)
     .addOption(quietOption())
     .action(async (bundlePath, config, { target, output: file, set = [], json, quiet }) => {
       requireAlone("replay");
@@ -67,7 +70,7 @@ export function replayCommand(streams: Streams) {
         const progress = new Progress(output, { unit: "attack", total: attacks.length });
         const metrics: GraphMetrics[] = [];
         let evaluator: ASTEvaluator | null = null;
-        // Attacks of equal length are said together; then all are put back into the bundle's order.
+        // Attacks of equal length are replayed together; then all are restored to the bundle's order.
         const lengths = [...new Set(attacks.map(({ probes }) => probes.length))].sort((a, b) => a - b);
         let done = 0;
         for (const length of lengths) {
@@ -83,9 +86,7 @@ export function replayCommand(streams: Streams) {
             places.map((at) => prompts[at]!),
           );
           if (!(made instanceof ASTEvaluator)) {
-            throw new UsageError(
-              "replay: takes the evaluator of the package; leave the section evaluation.type out",
-            );
+            throw new UsageError("replay: uses the built-in evaluator; leave evaluation.type out");
           }
           evaluator = made;
           const { details } = await made.evaluate({

@@ -25,9 +25,13 @@ const options = z
       .min(0)
       .max(1)
       .default(0.5)
-      .describe("Share of the training episodes that begin with an opening of the archive"),
-    capacity: z.int().min(1).default(100).describe("Openings that are kept: those with the highest rewards"),
-    minReward: z.number().optional().describe("Least reward of a kept opening. Default: none"),
+      .describe("Share of the training episodes that start from an archived opening"),
+    capacity: z
+      .int()
+      .min(1)
+      .default(100)
+      .describe("Number of openings to keep: those with the highest rewards"),
+    minReward: z.number().optional().describe("Minimum reward of an opening to keep. Default: none"),
   })
   .superRefine(checkTreeSize);
 const codeOptions = z.strictObject({ ...options.shape, ...samplerShape });
@@ -92,7 +96,7 @@ export class ArchiveSampler<S = Conversation, A = Message> extends ASTSampler<S,
 export const archiveSamplerKind = defineKind({
   role: "sampler",
   name: "archive",
-  summary: "Trees, some of which begin where something was found before",
+  summary: "Trees, some of which start from states in which high rewards were found",
   schema: options,
   make: (chosen, { system, prompts, seed }) => new ArchiveSampler(system, prompts, { ...chosen, seed }),
 });

@@ -26,20 +26,20 @@ const options = z
       .int()
       .min(0)
       .default(5)
-      .describe("Earlier cases before a new one; 0 asks without examples (zero-shot)"),
+      .describe("Number of earlier cases in the list; 0 gives no examples (zero-shot)"),
     temperature: z
       .number()
       .positive("must be positive")
       .default(0.1)
-      .describe("A case is drawn with a probability proportional to exp(reward / temperature)"),
-    capacity: z.int().min(1).default(10_000).describe("Cases that are remembered: the latest"),
+      .describe("Cases are drawn with probability proportional to exp(reward / temperature)"),
+    capacity: z.int().min(1).default(10_000).describe("Number of cases to remember: the latest"),
     cases: z
       .string()
       .min(1)
       .optional()
       .meta({ path: "file", resume: "content" })
       .describe(
-        "Cases to begin with: a graphs.jsonl of a run, or what `astra-rl rollout --json` printed. Default: none",
+        "Initial cases: a graphs.jsonl of a run, or the output of `astra-rl rollout --json`. Default: none",
       ),
   })
   .superRefine(checkTreeSize);
@@ -115,7 +115,7 @@ export class FewShotSampler extends ASTSampler {
     super.setState(state);
     const { data } = codeOptions.shape.cases.safeParse(cases);
     if (data === undefined) {
-      throw new UsageError("FewShotSampler.setState: this is no state that getState() returned");
+      throw new UsageError("FewShotSampler.setState: the state was not returned by getState()");
     }
     this.#cases = data;
   }
@@ -168,7 +168,7 @@ function casesOf(graph: Graph): Case[] {
 export const fewShotSamplerKind = defineKind({
   role: "sampler",
   name: "few-shot",
-  summary: "Lists of earlier cases that the tester goes on with (Perez et al.)",
+  summary: "Lists of earlier cases that the tester continues (Perez et al.)",
   schema: options,
   make: async ({ cases: file, ...chosen }, { system, prompts, seed }) => {
     const records = file === undefined ? [] : parseGraphLines(await readTextFile(file, "the cases"), file);

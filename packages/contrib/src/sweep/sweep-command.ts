@@ -42,7 +42,7 @@ export interface Sweep {
 export const seedsOption = () =>
   new Option(
     "--seeds <list>",
-    "train a run for each of these seeds, such as 1-5 or 1,3,7, and sum up",
+    "train a run for each of these seeds, such as 1-5 or 1,3,7, and summarize them",
   ).argParser(seedsOf);
 
 /** `--grid KEY=A,B`, which may be repeated. */
@@ -101,10 +101,10 @@ export function settingsOf(grid: readonly string[], seeds: number): Setting[] {
 }
 
 /**
- * Trains all runs, each in a process and a folder of its own. Runs that are complete are kept, others resumed: so the same command
- * goes on where it was stopped.
+ * Trains all runs, each in its own process and folder. Completed runs are kept, others resumed: the same command
+ * resumes a stopped sweep.
  *
- * @throws AstraError for runs that failed, NoVerdictError for runs without a verdict; the others are summed up before
+ * @throws AstraError for failed runs, NoVerdictError for runs without a verdict; the others are summarized first
  */
 export async function runSweep(sweep: Sweep, output: Output, signal: AbortSignal): Promise<void> {
   const { settings, seeds, folder, jobs } = sweep;
@@ -114,7 +114,9 @@ export async function runSweep(sweep: Sweep, output: Output, signal: AbortSignal
   const names = runs.map((run) => run.folder);
   const twice = names.find((name, at) => names.indexOf(name) !== at);
   if (twice !== undefined)
-    throw new UsageError(`--grid: two settings have the folder ${twice}; give values that differ in letters`);
+    throw new UsageError(
+      `--grid: two settings have the same folder name ${twice}; give values that differ in letters`,
+    );
   const codes = new Map<string, number>();
   const waiting = [...runs];
   const work = async () => {
@@ -122,7 +124,7 @@ export async function runSweep(sweep: Sweep, output: Output, signal: AbortSignal
       output.note(`${run.folder}: ${runs.length - waiting.length} of ${runs.length}`);
       const code = await trainOne(sweep, run, signal);
       codes.set(run.folder, code);
-      // Nothing that is wrong with the configuration gets better with another seed.
+      // An invalid configuration fails with every seed.
       if (code === EXIT.usage) waiting.length = 0;
     }
   };
@@ -132,12 +134,12 @@ export async function runSweep(sweep: Sweep, output: Output, signal: AbortSignal
     .filter(([, code]) => code !== EXIT.done && code !== EXIT.noVerdict)
     .map(([name]) => name);
   if (signal.aborted)
-    throw new AstraError(`train: stopped; the same command goes on with the runs in ${folder}`);
+    throw new AstraError(`train: stopped; run the same command again to resume the runs in ${folder}`);
   if (failed.length > 0)
     throw new AstraError(`train: ${failed.length} of ${runs.length} runs failed: ${failed.join(", ")}`);
   const doubtful = [...codes].filter(([, code]) => code === EXIT.noVerdict).map(([name]) => name);
   if (doubtful.length > 0)
-    throw new NoVerdictError("train", [doubt("no-verdict", `${doubtful.join(", ")} gave none`)]);
+    throw new NoVerdictError("train", [doubt("no-verdict", `inconclusive runs: ${doubtful.join(", ")}`)]);
 }
 
 const folderOf = ({ name }: Setting, seed: number): string =>
@@ -156,7 +158,7 @@ function trainOne(
   signal: AbortSignal,
 ): Promise<number> {
   const settings = [...set, ...setting.texts, `seed=${seed}`].flatMap((text) => ["--set", text]);
-  // Processes side by side share the processors.
+  // Concurrent processes share the processors.
   const threads = String(Math.max(1, Math.floor(availableParallelism() / jobs)));
   const env = { ...(jobs > 1 ? { OMP_NUM_THREADS: threads } : {}), ...process.env };
   return runProgram([...trainArguments(config, folder), "--quiet", ...settings], signal, env);
@@ -183,8 +185,8 @@ export function sweepReport({
       const middle = written(format, statistics.mean(known));
       const interval = statistics.seedInterval(known);
       if (interval !== null) return `${middle} (${between(format, interval)})`;
-      // Equal figures have no spread to judge by, and one or two are too few.
-      return known.length < 3 ? `${middle} (too few to say)` : `${middle} (in all)`;
+      // Equal figures have no spread, and one or two are too few.
+      return known.length < 3 ? `${middle} (too few runs)` : `${middle} (all equal)`;
     };
     return [setting.name === "" ? "all" : setting.name, String(summaries.length), ...SEED_FIGURES.map(cell)];
   });

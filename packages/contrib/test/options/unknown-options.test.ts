@@ -60,7 +60,7 @@ const evaluator = new ASTEvaluator(sampler, PROMPTS);
 const algorithm = new DPO(system);
 const parts = new RLOO(system).parts;
 
-/** A class or a function, and how it is given its options. */
+/** A class or a function, and how it receives its options. */
 type Maker = (options: never) => unknown;
 
 const MAKERS: Record<string, Maker> = {
@@ -119,7 +119,7 @@ const MAKERS: Record<string, Maker> = {
   WandbLogger: (options) => new WandbLogger(options),
 };
 
-/** What making it throws, now or later. */
+/** The error of creating it, thrown synchronously or asynchronously. */
 async function refusal(make: () => unknown): Promise<unknown> {
   try {
     await make();
@@ -129,10 +129,10 @@ async function refusal(make: () => unknown): Promise<unknown> {
   return null;
 }
 
-it.each(Object.keys(MAKERS))("%s: an option that there is not is an error", async (name) => {
+it.each(Object.keys(MAKERS))("%s: an unknown option is an error", async (name) => {
   const error = await refusal(() => MAKERS[name]!({ colour: "red" } as never));
   expect(error).toBeInstanceOf(UsageError);
-  expect((error as Error).message).toMatch(/: there is no option (earlyStopping\.)?colour; /u);
+  expect((error as Error).message).toMatch(/: unknown option (earlyStopping\.)?colour; /u);
 });
 
 it.each([
@@ -153,7 +153,7 @@ it.each([
   expect((error as Error | null)?.message).toContain(advice);
 });
 
-it.each(Object.keys(MAKERS))("%s: options that are a text are an error", async (name) => {
+it.each(Object.keys(MAKERS))("%s: a string instead of options is an error", async (name) => {
   // Those that a helper of this test spreads into an object have none of their own.
   if (/^(EarlyStopping|CalibratedScorer|ClassifierScorer\.load|a term of Reward)$/u.test(name)) return;
   const error = await refusal(() => MAKERS[name]!("runs/one" as never));

@@ -40,7 +40,7 @@ const sampler = new ASTSampler(system, ["Hello. "]);
 type Loose = new (...args: unknown[]) => unknown;
 const make = (Class: unknown, ...args: unknown[]) => new (Class as Loose)(...args);
 
-describe("a text where a list is due is refused", () => {
+describe("a string instead of a list is refused", () => {
   it.each([
     ["ASTSampler", () => make(ASTSampler, system, "Hello. "), "prompts"],
     ["PathSampler", () => make(PathSampler, system, "Hello. "), "prompts"],
@@ -57,12 +57,12 @@ describe("a text where a list is due is refused", () => {
     await expect(refused).rejects.toThrow(`${what} must be an array, got "Hello. "; give one as ["Hello. "]`);
   });
 
-  it("and so are prompts that are missing", () => {
+  it("missing prompts are refused", () => {
     expect(() => make(ASTSampler, system)).toThrow("ASTSampler: prompts must be an array, got undefined");
   });
 });
 
-describe("what must be loaded says how", () => {
+describe("a class that must be loaded says how to load it", () => {
   it.each([
     [
       DetoxifyScorer,
@@ -83,13 +83,16 @@ describe("what must be loaded says how", () => {
     expect(() => make(Class, "folder")).toThrow(UsageError);
   });
 
-  it.each([HFASTSystem, HFEvaluationSystem])("%o takes no checkpoints, in an object or in a row", (Class) => {
-    const rule = `${Class.name}: needs models that are loaded, got "gpt2"; write await ${Class.name}.load(`;
-    expect(() => make(Class, { tester: "gpt2", target: "gpt2", scorer })).toThrow(rule);
-    expect(() => make(Class, "gpt2", "gpt2", "gpt2", scorer, "cpu")).toThrow(rule);
-    const model = { generate: () => Promise.resolve([]) };
-    expect(() => make(Class, { tester: model, target: "gpt2", scorer })).toThrow(rule);
-  });
+  it.each([HFASTSystem, HFEvaluationSystem])(
+    "%o refuses checkpoints, as options and as arguments",
+    (Class) => {
+      const rule = `${Class.name}: needs models that are loaded, got "gpt2"; write await ${Class.name}.load(`;
+      expect(() => make(Class, { tester: "gpt2", target: "gpt2", scorer })).toThrow(rule);
+      expect(() => make(Class, "gpt2", "gpt2", "gpt2", scorer, "cpu")).toThrow(rule);
+      const model = { generate: () => Promise.resolve([]) };
+      expect(() => make(Class, { tester: model, target: "gpt2", scorer })).toThrow(rule);
+    },
+  );
 
   it("names the class that was called", () => {
     class MyDetoxify extends DetoxifyScorer {}
@@ -109,7 +112,7 @@ describe("parts of the wrong type", () => {
     [{ loggers: "runs/one" }, 'loggers must be an array, got "runs/one"'],
     [
       { logger: "runs/one" },
-      'logger must be an object with the methods info and warn; where values go is an option of its own, loggers, got "runs/one"',
+      'logger must be an object with the methods info and warn; loggers of metrics are given in the option loggers, got "runs/one"',
     ],
     [{ callbacks: [() => {}] }, "callbacks[0] must be a callback, which has a name"],
     [{ callbacks: ["watch"] }, "callbacks[0] must be a callback"],
@@ -137,7 +140,7 @@ describe("parts of the wrong type", () => {
     expect(trainer({ resume: "yes" })).toThrow('resume must be true or false, got "yes"');
   });
 
-  it("of a configuration that is none", () => {
+  it("of an invalid configuration", () => {
     const trainer = (configuration: unknown) => () => make(Trainer, configuration, sampler, new DPO(system));
     expect(trainer({ trainingSteps: 3 })).toThrow(
       "training: the configuration must be a TrainingConfiguration, got an object; write new TrainingConfiguration({ … })",
@@ -158,7 +161,7 @@ describe("parts of the wrong type", () => {
   });
 });
 
-describe("what somebody's code returns", () => {
+describe("what custom code returns", () => {
   const stepping = (result: unknown) => {
     const bigram = new BigramSystem();
     const algorithm = new DPO(bigram);

@@ -14,12 +14,12 @@ import {
 import { endingOf } from "../finish.js";
 import type { Asked, Dialect, RequestSampling } from "./dialect.js";
 
-/** The version of the API, which every request has to name. */
+/** The version of the API, which every request must specify. */
 const VERSION = "2023-06-01";
 
 const count = z.int().nonnegative();
 
-/** A part of the content: a text, or what is none, such as `{type: "thinking", …}` or `{type: "tool_use", …}`. */
+/** A part of the content: a text, or another type, such as `{type: "thinking", …}` or `{type: "tool_use", …}`. */
 const block = z.looseObject({ type: z.string(), text: z.string().optional() });
 
 const message = z.looseObject({
@@ -68,13 +68,13 @@ function read(given: unknown, model: string | null): Answer {
   return { ...saidIn(parsed.data, usage), usage, logprobs: null };
 }
 
-/** What a message says, where it is an answer. */
+/** The content of a message that is an answer. */
 function saidIn(
   { content, stop_reason: reason }: AnthropicMessage,
   usage: Usage | null,
 ): Pick<Answer, "text" | "note" | "ending"> {
   const ending = endingOf(reason);
-  // `refusal`: a classifier of the provider broke off the answer, of which a part may be there.
+  // `refusal`: a classifier of the provider truncated the answer, a part of which may be present.
   if (ending === "filtered") throw withheld(usage);
   const failed = (why: string) => new AnswerError(why, "answer", { usage });
   let text = "";
@@ -82,18 +82,18 @@ function saidIn(
   for (const { type, text: own } of content) {
     if (type === "text" && own !== undefined) text += own;
     else if (type === "thinking" || type === "redacted_thinking") isReasoning = true;
-    else throw failed(`content of type ${shortened(type)} is no text that can be judged`);
+    else throw failed(`content of type ${shortened(type)} is not text that can be judged`);
   }
   if (ending === "failed") {
     const shown = shortened(JSON.stringify(reason ?? null));
-    throw failed(`stop_reason ${shown}: the answer is not known to be complete`);
+    throw failed(`stop_reason ${shown}: the answer may be incomplete`);
   }
   if (text === "" && (isReasoning || ending === "cut")) throw onlyReasoning(usage);
-  // No content with `end_turn` is how these models say nothing.
+  // No content with `end_turn` is an empty answer of these models.
   return { text, note: null, ending };
 }
 
-/** null where a count cannot be: a prompt is never empty, and a text that was said has tokens. */
+/** null for an impossible count: a prompt is never empty, and a generated text has tokens. */
 function usageOf({ usage, content }: AnthropicMessage): Usage | null {
   if (usage === null || usage === undefined) return null;
   const { input_tokens: fresh, output_tokens: output } = usage;
@@ -104,7 +104,7 @@ function usageOf({ usage, content }: AnthropicMessage): Usage | null {
 
 function failure(status: number, given: unknown, wait: number | null): AnswerError {
   const error = readStatus(status, given, wait);
-  // An account without money is told as a bad request.
+  // An account without credit is reported as a bad request.
   const isOutOfMoney = status === 400 && /credit balance is too low/iu.test(error.message);
   return isOutOfMoney ? new AnswerError(error.message, "status", { isFree: true, stops: true }) : error;
 }

@@ -17,12 +17,12 @@ import { endingOf } from "../finish.js";
 const count = z.number().int().nonnegative();
 const text = z.string().nullish();
 
-/** A part of a content: a text, or what is none, such as `{type: "thinking", …}`. */
+/** A part of a content: a text, or another type, such as `{type: "thinking", …}`. */
 const part = z.looseObject({ type: text, text, refusal: text });
 
 const choice = z.looseObject({
   finish_reason: text,
-  /** OpenRouter: the reason in the words of the model's own provider. */
+  /** OpenRouter: the finish reason as reported by the model's own provider. */
   native_finish_reason: text,
   error: z.unknown().optional(),
   message: z
@@ -87,7 +87,7 @@ export function readCompletion(body: unknown, model: string | null): Answer {
 }
 
 /**
- * The text that a choice says, where it is an answer. This alone decides what is an answer, a refusal, filtered or a failure.
+ * The text of a choice that is an answer. Only this function decides between answer, refusal, filtered and failure.
  *
  * @param reasoned whether tokens of reasoning were counted, which need not be shown
  * @throws AnswerError for everything else
@@ -110,12 +110,12 @@ function saidIn(
   }
   const { tool_calls: calls, function_call: call } = message ?? {};
   if ((calls ?? []).length > 0 || (call ?? null) !== null) {
-    throw failed("the answer calls a tool, which is no text that can be judged");
+    throw failed("the answer calls a tool, which is not text that can be judged");
   }
   const { text: content, refusal, reasoning } = contentOf(choice);
   if (ending === "failed") {
     const why = `finish_reason ${shortened(JSON.stringify(finish ?? null))}`;
-    throw failed(`${why}: the answer is not known to be complete`);
+    throw failed(`${why}: the answer may be incomplete`);
   }
   const isReasoning = reasoning !== "" || reasoned || ending === "cut";
   if ((content ?? "") === "" && refusal === "" && isReasoning) throw onlyReasoning(usage);
@@ -127,8 +127,8 @@ function saidIn(
 }
 
 /**
- * What a server counted; null where it counts nothing. A count of 0 for a prompt that is never empty, or for a text that was
- * said, is none: a budget that took it for the cost would never end.
+ * A server's token counts; null if it reports none. A count of 0 for a prompt, which is never empty, or for a generated
+ * text counts as missing: a budget that accepted it as the cost would never end.
  */
 function usageOf(told: z.infer<typeof completion>["usage"], choice: Choice | undefined): Usage | null {
   const { prompt_tokens: input = 0, completion_tokens: output } = told ?? {};
@@ -137,7 +137,7 @@ function usageOf(told: z.infer<typeof completion>["usage"], choice: Choice | und
   return output === 0 && isSaid ? null : { input, output };
 }
 
-/** The log-probabilities of a text completion; null where there are none, or not one for each token. */
+/** The log-probabilities of a text completion; null if there are none, or not one for each token. */
 function scoredTokensOf(given: z.infer<typeof choice>["logprobs"]): ScoredTokens | null {
   const { tokens, token_logprobs: logprobs, text_offset: offsets } = given ?? {};
   const read = scoredTokensSchema.safeParse({ tokens, logprobs, offsets: offsets ?? undefined });
@@ -145,7 +145,7 @@ function scoredTokensOf(given: z.infer<typeof choice>["logprobs"]): ScoredTokens
   return read.data;
 }
 
-/** What a choice says, by kind; `text` is null where nothing was said, which differs from saying nothing. */
+/** The content of a choice, by kind; `text` is null if there is no message, which differs from an empty one. */
 function contentOf({ message, text }: Choice): { text: string | null; refusal: string; reasoning: string } {
   const { content = null, refusal, reasoning, reasoning_content: older } = message ?? {};
   const made = { text: text ?? null, refusal: refusal ?? "", reasoning: reasoning ?? older ?? "" };
@@ -156,7 +156,7 @@ function contentOf({ message, text }: Choice): { text: string | null; refusal: s
     else if (typeof own === "string") made.text = (made.text ?? "") + own;
     else {
       throw new AnswerError(
-        `content of type ${shortened(String(type))} is no text that can be judged`,
+        `content of type ${shortened(String(type))} is not text that can be judged`,
         "answer",
       );
     }

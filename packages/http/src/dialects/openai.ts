@@ -3,9 +3,9 @@ import type { Asked, Dialect, RequestSampling } from "./dialect.js";
 import { readCompletion } from "./openai-answer.js";
 
 /**
- * Values that change nothing, sent where a request has no others: what is left out, servers fill from a checkpoint's
- * generation_config.json (vLLM, SGLang) or from defaults of their own (`top_k` of llama.cpp is 40). -1 for `top_k` is what all of
- * them take.
+ * Neutral values, sent by default: servers fill omitted ones from a checkpoint's
+ * generation_config.json (vLLM, SGLang) or from their own defaults (`top_k` of llama.cpp is 40). -1 for `top_k` is
+ * accepted by all of them.
  */
 const NEUTRAL: Readonly<Record<string, number>> = {
   top_k: -1,
@@ -28,7 +28,7 @@ function body(asked: Asked, sampling: RequestSampling, limit: string): Record<st
     ...(topP === undefined ? {} : { top_p: topP }),
     seed,
     ...(stopStrings.length > 0 ? { stop: stopStrings } : {}),
-    // Extensions of the API, neutral where they would change nothing.
+    // Extensions of the API, with neutral values by default.
     ...(topK > 0 ? { top_k: topK } : {}),
     ...(minNewTokens > 0 ? { min_tokens: minNewTokens } : {}),
     ...(repetitionPenalty === 1 ? {} : { repetition_penalty: repetitionPenalty }),

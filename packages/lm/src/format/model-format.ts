@@ -9,25 +9,27 @@ import { PlainFormat, type Format } from "./format.js";
 
 const label = z.string().optional();
 
-/** How a local model reads and continues conversations. */
+/** The conversation format of a local model. */
 export const modelFormatShape = {
   format: z
     .enum(["auto", "plain", "chat"])
     .default("auto")
     .describe(
-      "chat: with the checkpoint's own chat template. plain: messages one after the other, as text. auto: chat where the " +
+      "chat: the checkpoint's chat template. plain: messages one after the other, as text. auto: chat if the " +
         "checkpoint has a template",
     ),
   template: z
     .string()
     .min(1)
     .optional()
-    .describe('Chat: which of several templates in tokenizer_config.json. Default: "default"'),
+    .describe(
+      'Chat: name of the template in tokenizer_config.json, if there are several. Default: "default"',
+    ),
   system: z
     .string()
     .min(1)
     .optional()
-    .describe("Chat: the system prompt. Default: none, so that the template writes its own, if it has one"),
+    .describe("Chat: the system prompt. Default: none, so that the template's own is used, if it has one"),
   thinking: z
     .boolean()
     .optional()
@@ -57,19 +59,19 @@ export function checkModelFormat(given: z.output<typeof modelFormat>, issue: For
   for (const key of format === "plain" ? CHAT_ONLY : PLAIN_ONLY) {
     if (given[key] === undefined) continue;
     const other = format === "plain" ? "chat" : "plain";
-    issue(key, `belongs to format: ${other}; leave it out, or set format to ${other}`);
+    issue(key, `is an option of format: ${other}; leave it out, or set format to ${other}`);
   }
 }
 
 export const modelFormat = z.strictObject(modelFormatShape);
 export type ModelFormat = z.input<typeof modelFormat>;
 
-/** A checkpoint (see `ModelSource`) and how it reads conversations. */
+/** A checkpoint (see `ModelSource`) with its conversation format. */
 export interface FormattedModel extends ModelFormat {
   path: string | LoadedCausalLM;
 }
 
-/** How a model reads conversations, without which model it is; nothing for a model that is named alone. */
+/** The conversation format of a model without its path; empty for a plain model name. */
 export function formatOf(given: unknown): ModelFormat {
   if (typeof given !== "object" || given === null || !("path" in given)) return {};
   const { path: _path, ...format } = given as FormattedModel;
@@ -80,7 +82,7 @@ export function formatOf(given: unknown): ModelFormat {
  * The format of a model.
  *
  * @param where begins messages, such as "models.target"
- * @param date what templates that write the date get
+ * @param date the date for templates that write it
  * @throws UsageError for a chat format without a template, and for a template that cannot be used
  */
 export function makeFormat(

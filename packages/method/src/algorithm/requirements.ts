@@ -29,8 +29,9 @@ function widthProblem(name: string, width: unknown): string | null {
 export function creditConflict(name: string, looksAhead = false): string | null {
   if (!looksAhead) return null;
   return (
-    `already adds what a turn led to, which ${name} does by itself through values (GAE): it would count twice; ` +
-    `take the reward as credit (credit: {type: reward}), and gamma and gaeLambda for how far to look`
+    `already includes returns from later turns, which ${name} adds itself through values (GAE), so they would ` +
+    `count twice; ` +
+    `use the reward as credit (credit: {type: reward}), and set the horizon by gamma and gaeLambda`
   );
 }
 

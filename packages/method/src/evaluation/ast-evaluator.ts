@@ -28,9 +28,9 @@ const CONFIDENCE_RULE = "must be a number between 0 and 1, such as 0.95";
 const options = z.strictObject({
   /** Scores probes and responses. Default: the scorer of the sampler's system. */
   scorer: scorerOption.optional(),
-  /** Scores responses, too, without effect on any other figure. Default: none. */
+  /** Also scores responses, without effect on any other figure. Default: none. */
   secondScorer: scorerOption.optional(),
-  /** Rollouts from each start: all starts once, then all of them again. */
+  /** Rollouts per start: all starts once, then all of them again. */
   repeats: z.int().min(1).default(1),
   /**
    * Measures the similarity of found attacks. Default: the embedder of the sampler's system, or hashed word and
@@ -42,7 +42,7 @@ const options = z.strictObject({
   ).optional(),
   /** Scores at or above this count as harmful. */
   threshold: z.number().gt(0).max(1).default(DEFAULT_THRESHOLD),
-  /** Texts that the scorer must find harmful: without one, a scorer that finds nothing has not shown that it can. */
+  /** Texts that the scorer must find harmful: they show that a scorer that finds nothing can detect harm. */
   controls: z.array(z.string().min(1)).default([]),
   /** Prompts that training has seen: held-out ones among the starts are counted. */
   trainingPrompts: z.array(z.string()).default([]),
@@ -71,7 +71,7 @@ export type Scores = ReadonlyMap<Node, TurnScores>;
  * with its probe. If the scorer is the system's own, the scores recorded during rollout are reused.
  */
 export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRecord> {
-  /** null where the system has none: then only scores that its `assess` records count. */
+  /** null if the system has none: then only scores recorded by its `assess` count. */
   readonly scorer: Scorer | null;
   readonly secondScorer: Scorer | null;
   readonly embedder: Embedder;
@@ -99,7 +99,7 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
     if (starts === null && repeats > 1) {
       throw new UsageError("ASTEvaluator: repeats needs starts, which are tried several times; pass them");
     }
-    // What is no list is refused there.
+    // Values other than lists are refused there.
     const isRepeated = repeats > 1 && Array.isArray(starts);
     super(sampler, isRepeated ? Array.from({ length: repeats }, () => [...starts]).flat() : starts);
     this.#starts = starts === null ? null : starts.length;
@@ -173,12 +173,12 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
     return { summary, details, version: EVALUATION_VERSION };
   }
 
-  /** Marks the rollouts that start from one prompt, whether it is repeated or stands in the list twice. */
+  /** Marks the rollouts that start from the same prompt, by repeats or duplicates in the list. */
   #withPrompts(all: readonly GraphMetrics[]): EvaluationDetail[] {
     const firsts = new Map<unknown, number>();
     const prompts = all.map(({ perTurn }, at) => {
       const [turn] = perTurn as EvaluationTurn[];
-      // States that are no texts are told apart by their place among the starts.
+      // States that are not texts are distinguished by their index among the starts.
       const place = this.#starts === null ? at : at % this.#starts;
       const prompt = this.#readsMessages ? (turn?.context ?? place) : place;
       if (!firsts.has(prompt)) firsts.set(prompt, at);
@@ -191,13 +191,11 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
     }));
   }
 
-  /** Whether the scorer finds harm where there is some; null without controls. */
+  /** Number of controls that the scorer finds harmful; null without controls. */
   async #scoreControls(): Promise<{ n: number; n_found: number } | null> {
     if (this.#controls.length === 0) return null;
     if (this.scorer === null) {
-      throw new UsageError(
-        "evaluation.controls: there is no scorer that could find them harmful; leave it out",
-      );
+      throw new UsageError("evaluation.controls: there is no scorer to check with them; leave it out");
     }
     const outcomes = await this.scorer.scoreAndValidate(
       this.#controls.map((text) => exchange("", text, null)),
@@ -258,7 +256,7 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
     };
   }
 
-  /** undefined where nothing judges it. */
+  /** undefined if it is not scored. */
   #outcome(node: Node, which: "probe" | "response", scores: Scores): ScoreOutcome | undefined {
     const score = this.#recorded(node, which);
     if (score === undefined) return scores.get(node)?.[which];
@@ -271,7 +269,7 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
 }
 
 /**
- * A state that is an object without a text of its own reads "[object Object]": any scorer calls that harmless.
+ * Refuses states that convert to "[object Object]", which any scorer calls harmless.
  *
  * @throws UsageError if one is to be scored
  */

@@ -136,7 +136,7 @@ export interface Kind<R extends Role = Role, S extends z.ZodObject = z.ZodObject
    * What an algorithm needs from its system, which is created first; or a function of its options. Default: nothing.
    */
   readonly needs?: KindNeeds<z.output<S>>;
-  /** What an algorithm takes of the learning rate that the tester's size suggests. Default: 1. */
+  /** Factor of the algorithm on the automatic learning rate. Default: 1. */
   readonly learningRateFactor?: number;
   /** The checkpoints that `make` loads (folders or hub ids), for run.json. Absent: none. */
   models?(options: z.output<S>): readonly string[];

@@ -19,7 +19,7 @@ export class FrozenWeights extends TesterWeights {
 
   restore(): Promise<void> {
     return Promise.reject(
-      new UsageError("tester: is only evaluated; load the system with the weights that are wanted"),
+      new UsageError("tester: is only evaluated and cannot take other weights; load the system with them"),
     );
   }
 }

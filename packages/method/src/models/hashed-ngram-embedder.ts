@@ -14,13 +14,13 @@ const options = z.strictObject({
       },
     )
     .default(4096)
-    .describe("Length of the vectors, a power of two"),
+    .describe("Dimension of the vectors, a power of two"),
   similarity: z
     .number()
     .gt(0, SIMILARITY_RULE)
     .max(1, SIMILARITY_RULE)
     .default(0.5)
-    .describe("Cosine from which on two texts count as variants of one"),
+    .describe("Minimum cosine at which two texts count as variants of each other"),
 });
 
 export type HashedNgramEmbedderOptions = z.input<typeof options>;

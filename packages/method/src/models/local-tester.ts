@@ -72,7 +72,7 @@ export class LocalTester extends LocalModel implements Tester {
     const { valueHead, weights } = this;
     if (values && valueHead === null) {
       throw new UsageError(
-        `${this.name}: has no value head, so it tells no values; load the system with valueHead: true`,
+        `${this.name}: has no value head, so it provides no values; load the system with valueHead: true`,
       );
     }
     const rows = conversations.map((conversation, row) => this.row(conversation, messages[row]!));

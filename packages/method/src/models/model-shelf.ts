@@ -184,7 +184,7 @@ export class ModelShelf {
     return this.#frozenFrom(base, device, tokenizer);
   }
 
-  /** The adapter that the tester begins as, and its base, frozen; null for a checkpoint without one. */
+  /** The tester's initial adapter and its frozen base; null for a checkpoint without an adapter. */
   async testerAdapter(): Promise<{ folder: string; base: string; model: LoadedCausalLM } | null> {
     const source = this.#source("tester");
     const base = await baseOf(source);
@@ -201,7 +201,8 @@ export class ModelShelf {
     if (adapter !== null) {
       const { rank, alpha, targetModules } = adapter;
       throw new UsageError(
-        `${source as string}: is an adapter, whose base cannot be trained through it; to train the adapter on, set ` +
+        `${source as string}: is an adapter, whose base cannot be trained through it; to continue training ` +
+          `the adapter, set ` +
           `models.lora to {rank: ${rank}, alpha: ${alpha}, targetModules: [${targetModules.join(", ")}]}`,
       );
     }

@@ -5,7 +5,8 @@ import { type System } from "../system/index.js";
 import { type GenerateOptions, type Model, type Work } from "./model.js";
 
 /**
- * A tester that says what was said before: turn by turn, the probes of one attack in each episode, whatever the target answers.
+ * A tester that repeats recorded probes: turn by turn, those of one attack in each episode, regardless of the target's
+ * responses.
  * An episode is a single path, and its first call for a probe comes with the state that it starts from.
  */
 export class ReplayTester implements Model {
@@ -26,7 +27,7 @@ export class ReplayTester implements Model {
     this.#said.clear();
   }
 
-  /** Writes the probes of a system from now on, instead of its own tester. */
+  /** Replaces a system's tester as the source of probes. */
   takeOver(system: System): void {
     const value: System["rolloutPromptWithTester"] = (contexts, keys = nextKeys(contexts.length)) =>
       this.generate(contexts, { keys });

@@ -23,8 +23,8 @@ const options = z.strictObject({
     .gt(0)
     .max(1)
     .default(0.8)
-    .describe("Cosine from which on two texts count as variants of one"),
-  device: deviceSchema.default("cpu").describe("Where it lives"),
+    .describe("Minimum cosine at which two texts count as variants of each other"),
+  device: deviceSchema.default("cpu").describe("Device of the encoder"),
 });
 const codeOptions = options.omit({ model: true });
 

@@ -4,7 +4,7 @@ import { Message, type Conversation } from "@astra-rl/lm";
 import { defineKind } from "../kinds/index.js";
 import { type Model, type Work } from "./model.js";
 
-/** Says the same few dots in every conversation: for training in which only what the tester says counts. */
+/** Responds "…" in every conversation: for training in which only the tester's messages count. */
 export class SilentModel implements Model {
   readonly role = "target";
   readonly tellsLikelihood = false;
@@ -28,7 +28,7 @@ export class SilentModel implements Model {
 export const silentKind = defineKind({
   role: "target",
   name: "silent",
-  summary: "Says nothing: for training in which only what the tester says counts, as in harden",
+  summary: 'Always responds "…": for training in which only the tester\'s messages count, as in harden',
   schema: z.strictObject({}),
   make: (_, { role, name, key }) => {
     if (role === "target") return new SilentModel(name);

@@ -49,8 +49,8 @@ export class CosineTerm implements RewardTerm {
   #checkSize(vector: Float32Array | undefined): void {
     if (this.#count === 0 || vector === undefined || vector.length === this.#sum.length) return;
     throw new UsageError(
-      `cosine: what is remembered was made by an embedder of ${this.#sum.length} numbers a text, and this one ` +
-        `(${this.embedder.name}) gives ${vector.length}; go on with the embedder that the run was started with`,
+      `cosine: the saved history was computed with an embedder of ${this.#sum.length} dimensions, but this one ` +
+        `(${this.embedder.name}) has ${vector.length}; resume with the run's original embedder`,
     );
   }
 
@@ -67,12 +67,13 @@ export class CosineTerm implements RewardTerm {
   setState(state: Json): void {
     const { embedder, count, sum } = (state ?? {}) as { embedder?: unknown; count?: unknown; sum?: unknown };
     if (typeof sum !== "string" || typeof count !== "number") {
-      throw new UsageError("cosine: this is no state that getState() returned");
+      throw new UsageError("cosine: the state was not returned by getState()");
     }
     if (embedder !== this.embedder.name) {
       throw new UsageError(
-        `cosine: what is remembered was made by the embedder ${String(embedder)}, and this one is ${this.embedder.name}; ` +
-          `go on with the embedder that the run was started with`,
+        `cosine: the saved history was computed with the embedder ${String(embedder)}, but this one is ` +
+          `${this.embedder.name}; ` +
+          `resume with the run's original embedder`,
       );
     }
     // Copied, since a pooled Buffer's offset may not be aligned for Float64Array.

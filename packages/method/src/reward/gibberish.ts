@@ -7,7 +7,7 @@ import { scorerOption, type Scorer } from "../scorer/index.js";
 import { type RewardTerm, type Turn } from "./reward-term.js";
 import { unknownLikelihood } from "./unknown-likelihood.js";
 
-const CLEAN_NEEDS_SCORER = "names a label of a scorer, and there is none; give the scorer, too";
+const CLEAN_NEEDS_SCORER = "names a label of a scorer, but there is no scorer; give one as well";
 
 const shape = {
   clean: z
@@ -20,7 +20,7 @@ const shape = {
     .positive()
     .default(6)
     .describe(
-      "Without a scorer: mean nats a token under the target at which a probe is as likely gibberish as not",
+      "Without a scorer: mean nats per token under the target at which the probability of gibberish is 0.5",
     ),
 };
 const codeOptions = z.strictObject({ ...shape, scorer: scorerOption.optional() });
@@ -87,7 +87,7 @@ export const gibberishKind = defineKind({
   role: "term",
   name: "gibberish",
   summary:
-    "Minus the probability that the probe is gibberish, by a scorer of its own or by the target's likelihood",
+    "Minus the probability that the probe is gibberish, by a separate scorer or by the target's likelihood",
   schema: ({ scorer }) =>
     z.strictObject({ ...shape, scorer: scorer.optional() }).superRefine((chosen, context) => {
       if (chosen.clean === undefined || chosen.scorer !== undefined) return;

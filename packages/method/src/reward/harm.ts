@@ -50,12 +50,13 @@ const options = z.strictObject({
   of: z
     .enum(["response", "probe", "both"], "must be one of response, both, probe")
     .default("response")
-    .describe("The text that is judged; both: probe and response read as one"),
+    .describe("Text to score; both: probe and response as one text"),
   probes: z
     .enum(["any", "harmless", "graded"])
     .default("any")
     .describe(
-      "For which probes it counts: any; harmless, those below the threshold; graded, times 1 minus the probe's own harm",
+      "Probes whose turns count: any; harmless, those with harm below the threshold; graded, any, times 1 " +
+        "minus the probe's own harm",
     ),
   scale: z
     .enum(["score", "nats"], "must be one of score, nats")
@@ -66,7 +67,7 @@ const options = z.strictObject({
     .gt(0)
     .max(1)
     .default(0.5)
-    .describe("From where on probes: harmless takes a probe for harmful"),
+    .describe("With probes: harmless, the harm from which on a probe counts as harmful"),
 });
 const codeOptions = options.extend({ name: z.string().min(1).optional() });
 

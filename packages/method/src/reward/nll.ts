@@ -18,8 +18,9 @@ export const nllOptions = fixedOptions.extend({
     .union([freeNats, z.literal("start")])
     .default(0)
     .describe(
-      "Nats a token that are not counted: the value is what a probe has beyond them, at least 0. start: the mean over the " +
-        "probes of the first experience, so that probes as likely as the untrained tester's cost nothing; 0 in evaluations",
+      "Nats per token that are not counted: the value is the excess above them, at least 0. start: the mean over the " +
+        "probes of the first experience, so that probes as likely as the untrained tester's are not " +
+        "penalized; 0 in evaluations",
     ),
 });
 
@@ -29,8 +30,8 @@ export type NLLOptions = z.input<typeof nllOptions>;
  * Mean −log P of the probe's tokens under the target, in nats, beyond what is free. Use a negative weight to favor likely
  * probes.
  *
- * A probe that is more likely than what users write is no better an attack. Where each nat counts, however few there are, a
- * tester for which harm is rare learns to write what is likeliest instead.
+ * A probe that is more likely than what users write is not a better attack. If every nat counts, a
+ * tester for which harm is rare learns to write the most likely text instead.
  */
 export class NLLTerm implements RewardTerm {
   readonly name = "nll";
@@ -60,8 +61,8 @@ export class NLLTerm implements RewardTerm {
 }
 
 /**
- * An NLL term whose free nats are the mean of the first experience that has likelihoods; none before it, and none in evaluations,
- * so that those of different runs compare.
+ * An NLL term whose free nats are the mean of the first experience with likelihoods; 0 before it, and 0 in evaluations,
+ * so that evaluations of different runs are comparable.
  */
 class NLLFromStartTerm extends NLLTerm {
   #isKnown = false;
@@ -109,7 +110,7 @@ export const nllKind = defineKind({
   role: "term",
   name: "nll",
   summary:
-    "Mean −log P of the probe's tokens under the target, in nats; a negative weight asks for likely probes",
+    "Mean −log P of the probe's tokens under the target, in nats; a negative weight favors likely probes",
   schema: nllOptions,
   make: (chosen) => nll(chosen),
 });

@@ -11,7 +11,7 @@ export interface Turn {
   response: string;
   /** Its node; `purpose` says what it is grown for. */
   key: NodeKey;
-  /** null where the system cannot compute it, or failed to. */
+  /** null if the system cannot compute it, or failed to. */
   likelihood: Likelihood | null;
   /**
    * log P of each id of the probe under the tester that sampled it, at temperature 1 and without top-k or top-p; null
@@ -32,8 +32,8 @@ export interface RewardTerm extends Partial<Stateful> {
    */
   score(turns: readonly Turn[]): Promise<readonly (number | Failure)[]>;
   /**
-   * Called once per experience with the finished training graphs in episode order, for terms that remember what was
-   * tried.
+   * Called once per experience with the finished training graphs in episode order, for terms that remember earlier
+   * probes.
    */
   observe?(graphs: readonly Graph[]): Promise<void>;
   /** Frees scorers, embedders and weights; use `disposeOnce` for those that may be shared. */

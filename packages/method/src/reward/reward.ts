@@ -82,13 +82,13 @@ export class Reward implements Stateful {
         );
       }
       if (names.has(term.name)) {
-        throw new UsageError(`Reward: each term needs a name of its own, got two named "${term.name}"`);
+        throw new UsageError(`Reward: each term needs a unique name, got two named "${term.name}"`);
       }
       names.add(term.name);
       const remembers = term.getState !== undefined;
       if (remembers !== (term.setState !== undefined) || (term.observe !== undefined && !remembers)) {
         throw new UsageError(
-          `Reward: a term that remembers needs both getState and setState, or a resumed run would differ; ` +
+          `Reward: a term with state needs both getState and setState, or a resumed run would differ; ` +
             `"${term.name}" lacks one`,
         );
       }
@@ -114,7 +114,7 @@ export class Reward implements Stateful {
     if (needy === undefined) return;
     throw new UsageError(
       `${where}: the reward's term "${needy.term.name}" needs the likelihood of probes, which this target does not ` +
-        `tell; give a model as likelihood (models.likelihood in a configuration), or leave the term out`,
+        `provide; give a model as likelihood (models.likelihood in a configuration), or leave the term out`,
     );
   }
 
@@ -166,7 +166,7 @@ export class Reward implements Stateful {
     );
     if (have !== need) {
       throw new UsageError(
-        `Reward.setState: the state must be of the terms that remember (${need || "none"}), got ${have || "none"}`,
+        `Reward.setState: the state must be of the terms with state (${need || "none"}), got ${have || "none"}`,
       );
     }
     for (const { term } of remembering) term.setState!(given[term.name]!);
@@ -218,7 +218,7 @@ async function termValues(
   retry: RetryOptions,
 ): Promise<readonly Value[]> {
   const score = async (rows: readonly number[]) => {
-    // The array itself, by which harm terms know the scores that were computed for all of them.
+    // The array itself, by which harm terms find the scores computed for all of them.
     const part = rows.length === turns.length ? turns : rows.map((row) => turns[row]!);
     const values = await term.score(part);
     checkCount(`${term.name}.score`, values, part.length);
@@ -237,7 +237,7 @@ function checkValue(name: string, row: number, value: unknown): void {
   );
 }
 
-/** The names of the texts that a score was given in part. */
+/** The names of the texts that were scored in part. */
 function cutOf(scores: HarmScores | undefined, row: number): Pick<Assessment, "cut"> {
   const cut = (scores?.texts ?? []).filter((text) => scores!.outcome(row, text).cut === true);
   return cut.length === 0 ? {} : { cut: cut.map((text) => RECORDED[text]) };

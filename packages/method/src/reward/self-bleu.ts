@@ -11,7 +11,7 @@ const options = z.strictObject({
     .int()
     .min(1)
     .optional()
-    .describe("How many of the latest probes a new one is compared with. Default: all"),
+    .describe("Number of latest probes to compare with. Default: all"),
 });
 
 export type SelfBLEUOptions = z.input<typeof options>;
@@ -70,7 +70,7 @@ export class SelfBLEUTerm implements RewardTerm {
 
   setState(state: Json): void {
     if (!Array.isArray(state) || !state.every((probe) => typeof probe === "string")) {
-      throw new UsageError("self_bleu: this is no state that getState() returned");
+      throw new UsageError("self_bleu: the state was not returned by getState()");
     }
     this.#references = new BLEUReferences();
     this.#probes = new Set();

@@ -27,35 +27,34 @@ const MOST_DEPTH = 1000;
 
 /** Options of samplers that grow paths. */
 export const pathShape = {
-  depth: z.int().min(1).max(MOST_DEPTH).default(DEFAULT_DEPTH).describe("Turns in an episode"),
+  depth: z.int().min(1).max(MOST_DEPTH).default(DEFAULT_DEPTH).describe("Turns per episode"),
   maxTurns: z
     .int()
     .min(1)
     .default(100_000)
     .meta({ resume: "free" })
-    .describe(
-      "Most turns that the trees of one experience may have together; more are refused before anything grows",
-    ),
+    .describe("Maximum number of turns per experience; larger trees are refused before any rollout"),
   stopAt: z
     .strictObject({
-      harm: z.number().optional().describe("Harm of the response"),
-      reward: z.number().optional().describe("Reward of the turn"),
+      harm: z.number().optional().describe("Minimum harm of the response"),
+      reward: z.number().optional().describe("Minimum reward of the turn"),
     })
     .optional()
     .describe(
-      "Ends a branch of a training tree behind a turn that reaches any of these. Default: branches end at depth",
+      "Ends a branch of a training tree after a turn that reaches any of these. Default: branches end at depth",
     ),
 };
 
 /** Options of samplers that grow trees. */
 export const treeShape = {
-  width: z.int().min(1).default(2).describe("Probes tried in each state"),
+  width: z.int().min(1).default(2).describe("Probes per state"),
   keep: z
     .int()
     .min(1)
     .optional()
     .describe(
-      "Turns of each level of a training tree that grow on; the others, drawn at random, stay without children, so that deep trees stay small. Default: all",
+      "Number of turns per level of a training tree that get children, chosen at random, so that deep trees " +
+        "stay small. Default: all",
     ),
   ...pathShape,
 };
@@ -72,7 +71,9 @@ export function checkTreeSize(
 ): void {
   const turns = turnsOfTree(width, depth, keep);
   if (turns <= maxTurns) return;
-  const message = `makes, with width ${width}, trees of ${howMany(turns)} turns, and sampler.maxTurns allows ${howMany(maxTurns)}`;
+  const message =
+    `gives, with width ${width}, trees of ${howMany(turns)} turns, but sampler.maxTurns allows ` +
+    `${howMany(maxTurns)}`;
   context.addIssue({ code: "custom", path: ["depth"], message: `${depth} ${message}` });
 }
 
@@ -96,7 +97,7 @@ export type ASTSamplerOptions<S = Conversation, A = Message> = Omit<
 /** A branch ends after a turn that reaches any of these thresholds. */
 export type StopAt = NonNullable<ASTSamplerOptions["stopAt"]>;
 
-/** Turns of a full tree: width + width² + … + width^depth; fewer where at most `keep` of a level grow on. */
+/** Turns of a full tree: width + width² + … + width^depth; fewer if at most `keep` per level get children. */
 export function turnsOfTree(width: number, depth: number, keep = Infinity): number {
   let turns = 0;
   let tips = 1;
@@ -148,7 +149,8 @@ export class ASTSampler<S = Conversation, A = Message> extends Sampler<S, A> {
     requireList("ASTSampler", "prompts", prompts);
     if (turnsOfTree(width, depth, keep) > maxTurns) {
       throw new UsageError(
-        `ASTSampler: width ${width} and depth ${depth} make trees of ${howMany(turnsOfTree(width, depth, keep))} turns, and ` +
+        `ASTSampler: width ${width} and depth ${depth} give trees of ` +
+          `${howMany(turnsOfTree(width, depth, keep))} turns, but ` +
           `maxTurns allows ${howMany(maxTurns)}`,
       );
     }
@@ -182,7 +184,7 @@ export class ASTSampler<S = Conversation, A = Message> extends Sampler<S, A> {
       !Number.isInteger(nextEpisode) ||
       nextEpisode < 0
     ) {
-      throw new UsageError("ASTSampler.setState: this is no state that getState() returned");
+      throw new UsageError("ASTSampler.setState: the state was not returned by getState()");
     }
     if (seed !== this.seed) {
       throw new UsageError(
@@ -255,8 +257,8 @@ export class ASTSampler<S = Conversation, A = Message> extends Sampler<S, A> {
   }
 
   /**
-   * The tips that grow on: in training at most `keep` of each tree, drawn by the tree's own key, so that they do not depend on the
-   * batch.
+   * The tips that get children: in training at most `keep` of each tree, drawn by the tree's own key, so that they do
+   * not depend on the batch.
    */
   protected prune(tips: readonly Tip<S, A>[], purpose: Purpose): Tip<S, A>[] {
     if (purpose === "evaluate" || this.keep === Infinity) return [...tips];
@@ -273,7 +275,7 @@ export class ASTSampler<S = Conversation, A = Message> extends Sampler<S, A> {
     return tips.filter((tip) => kept.has(tip));
   }
 
-  /** Adds `width` children to each tip and returns those that grow on. */
+  /** Adds `width` children to each tip and returns those that get children themselves. */
   protected async growLevel(
     tips: readonly Tip<S, A>[],
     { width, purpose }: { width: number; purpose: Purpose },
@@ -315,7 +317,7 @@ export class ASTSampler<S = Conversation, A = Message> extends Sampler<S, A> {
   }
 }
 
-/** The nodes that a level adds, each with the tip that it follows. */
+/** The nodes that a level adds, each with its tip. */
 function childrenOf<S, A>(
   tips: readonly Tip<S, A>[],
   { width, purpose }: { width: number; purpose: Purpose },

@@ -6,7 +6,7 @@ import type { Sampler } from "./sampler.js";
 /**
  * A rank's contiguous share of a list: neighbors, which share prefixes, stay together.
  *
- * @param together values with the same key in succession get into the same share
+ * @param together consecutive values with the same key are in the same share
  * @returns the share and the index of its first element
  */
 export function shareOf<T>(
@@ -33,7 +33,7 @@ export function shareOf<T>(
 }
 
 /**
- * Computes something about all values, each rank for its share of them. Every rank gets the results of all shares, in
+ * Computes a result for all values, each rank for its share of them. Every rank gets the results of all shares, in
  * order; there is none for an empty share.
  *
  * @param together see `shareOf`
@@ -50,8 +50,8 @@ export async function inShares<T, R>(
 }
 
 /**
- * Grows graphs, each rank its share of the starts. Every rank gets the graphs of all starts, in order, with what was
- * computed about them: a rank's own graphs as they are, those of other ranks as copies.
+ * Grows graphs, each rank its share of the starts. Every rank gets the graphs of all starts, in order, with the results
+ * computed from them: a rank's own graphs themselves, those of other ranks as copies.
  */
 export async function growInShares<Start, S, A, R>(
   starts: readonly Start[],

@@ -42,7 +42,7 @@ export abstract class Sampler<S = Conversation, A = Message> {
   }
 
   /**
-   * An override takes its draws from its start, too, where it is called directly: calls without keys inside it belong
+   * An override that is called directly also takes its draws from its start: calls without keys inside it belong
    * to that episode.
    */
   #drawOverrides(): void {
@@ -63,7 +63,7 @@ export abstract class Sampler<S = Conversation, A = Message> {
     }
   }
 
-  /** Undefined for a sampler without a sequence of its own: an override may have another default. */
+  /** Undefined for a sampler without its own sequence: an override may have another default. */
   #ownNext(): EpisodeSeed | undefined {
     return overrides(this, Sampler.prototype, "nextEpisode") ? this.nextEpisode() : undefined;
   }
@@ -156,7 +156,7 @@ export abstract class Sampler<S = Conversation, A = Message> {
   /** The next episode of the sampler's own sequence. */
   nextEpisode(): EpisodeSeed {
     throw new UsageError(
-      `${this.constructor.name}: this sampler has no sequence of episodes of its own; say which one to grow`,
+      `${this.constructor.name}: this sampler has no sequence of episodes; specify the episode`,
     );
   }
 
@@ -204,8 +204,8 @@ export abstract class Sampler<S = Conversation, A = Message> {
   }
 
   /**
-   * Called once per experience with the finished training graphs in episode order, for samplers that remember what was
-   * found. State kept here must be part of `getState`.
+   * Called once per experience with the finished training graphs in episode order, for samplers that remember earlier
+   * findings. State kept here must be part of `getState`.
    */
   async observe(_graphs: readonly Graph<S, A>[]): Promise<void> {}
 
@@ -224,8 +224,8 @@ export abstract class Sampler<S = Conversation, A = Message> {
 
 /** Why a sampler without `growEvaluation` refuses prompts. */
 export const EPISODES_ONLY =
-  "has no evaluation rollout of its own, so that it starts where its rollout does: evaluate it from episodes (numbers, or " +
-  "{ seed, episode }; null for those of the seed), or implement evalRollout, which is given the prompt";
+  "does not implement evalRollout, so it chooses its own starts: evaluate it from episodes (numbers, or " +
+  "{ seed, episode }; null for those of the seed), or implement evalRollout, which receives the prompt";
 
 /** The episode of an evaluation: a start that is a prompt has that of the options. */
 function episodeOf(start: unknown, { seed = 0, episode = 0 }: EvalRolloutOptions = {}): EpisodeSeed {

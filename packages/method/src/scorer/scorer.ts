@@ -10,7 +10,7 @@ export interface Score {
   score: number;
   /** Further scores of the same text by label; absent where there is only one. */
   labels?: Record<string, number>;
-  /** True where the scorer read only a part of the text, since the rest is beyond its window: the rest may be harmful. */
+  /** True if the text exceeds the scorer's window, so that only a part was scored: the rest may be harmful. */
   cut?: boolean;
   failure?: undefined;
 }
@@ -61,7 +61,7 @@ export abstract class Scorer {
   readonly labelNames: readonly string[] = [];
   /** Timeout of a call in milliseconds; a call that times out is not retried. null for no timeout. */
   deadline: number | null = null;
-  /** Gets a line about a call with a deadline that has not answered for a while. */
+  /** Receives a line about a call with a deadline that has not answered for a while. */
   onSilence: ((line: string) => void) | null = null;
 
   /** Whether it uses more of an exchange than the judged text, that is, overrides `scoreExchanges`. */
@@ -225,7 +225,7 @@ export function checkScore(
     if (isFinite && (scale === "any" || (value >= 0 && value <= 1))) continue;
     const rule = scale === "any" ? "a finite number" : "a number from 0 to 1";
     const advice = isFinite
-      ? "; bring another scale there with {type: clip, scorer: …}, or {type: calibrated, scorer: …, method: …}"
+      ? "; map another scale to it with {type: clip, scorer: …}, or {type: calibrated, scorer: …, method: …}"
       : "";
     throw new ContractError(
       `${name}.score: every ${what} must be ${rule}, got ${describeValue(value)} for ` +
@@ -243,13 +243,13 @@ export const scorerOption = z.custom<Scorer>(
 
 const wait = (milliseconds: number) => new Promise<void>((resolve) => setTimeout(resolve, milliseconds));
 
-/** Judges nothing: for environments in which the reward of the system itself decides. */
+/** Gives no scores: for environments with their own reward. */
 export class NoScorer extends Scorer {
   readonly name = "none";
 
   override score(): Promise<ScoreOutcome[]> {
     throw new UsageError(
-      "scorer: none judges nothing, but a reward term or an evaluation asks for a score; choose a scorer, or a reward " +
+      "scorer: none gives no scores, but a reward term or an evaluation requires one; choose a scorer, or a reward " +
         "without one",
     );
   }

@@ -29,7 +29,7 @@ export function turnsOf(
 }
 
 interface AssessorParts {
-  /** null: nothing is judged. */
+  /** null: nothing is scored. */
   reward: Reward | null;
   /** By turn; null if no model provides likelihoods. */
   likelihoods: (turns: readonly SaidTurn[]) => Promise<(Likelihood | null)[]>;
@@ -57,9 +57,9 @@ export class TurnAssessor {
   }
 
   /**
-   * Scores and terms of turns, for the record, with the rewards and failures that the system itself gives.
+   * Scores and terms of turns, for the record, with the system's own rewards and failures.
    *
-   * @param rewardsOf may call `judge`, or not
+   * @param rewardsOf may call `judge`
    */
   async assess(
     turns: readonly SaidTurn[],
@@ -80,7 +80,7 @@ export class TurnAssessor {
   }
 }
 
-/** What each turn is worth by the reward's terms; failures are data. */
+/** The reward of each turn by the reward's terms; failures are data. */
 async function assessTurns(
   turns: readonly SaidTurn[],
   reward: Reward,

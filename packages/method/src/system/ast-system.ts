@@ -193,7 +193,7 @@ export class ASTSystem extends System {
     return this.parts.tester?.valueParameters() ?? [];
   }
 
-  /** Free where a model with the same weights has already read the probe in this context. */
+  /** Free if a model with the same weights has already read the probe in this context. */
   override async getBaselineLogprobs(
     contexts: readonly Conversation[],
     continuations: readonly Message[],
@@ -202,7 +202,7 @@ export class ASTSystem extends System {
     return this.#logprobs(baseline, contexts, continuations);
   }
 
-  /** Given the target's own input before the probe. Free where the target has already read exactly that. */
+  /** Uses the target's input before the probe. Free if the target has already read exactly that. */
   override async getTargetLogprobs(
     contexts: readonly Conversation[],
     continuations: readonly Message[],
@@ -278,7 +278,8 @@ export class ASTSystem extends System {
     return assessments.map(({ reward, failure }, row) => {
       if (failure === null) return reward;
       throw new RecordedFailure(
-        `${this.constructor.name}.reward: turn ${row} could not be scored after ${failure.attempts} tries: ${failure.message}`,
+        `${this.constructor.name}.reward: turn ${row} could not be scored after ${failure.attempts} attempts: ` +
+          `${failure.message}`,
         failure,
       );
     });
@@ -297,7 +298,7 @@ export class ASTSystem extends System {
     );
   }
 
-  /** The token ids of a turn, for records; null where no model of this system exposes ids. */
+  /** The token ids of a turn, for records; null if no model of this system exposes ids. */
   tokensOf(node: Node): TokensRecord | null {
     const { tester, target } = this.#voices;
     return tokensRecord(
@@ -365,7 +366,7 @@ export class ASTSystem extends System {
   ): Promise<TokenTable> {
     if (model.logprobs === undefined) {
       throw new UsageError(
-        `${this.constructor.name}: ${model.name} cannot tell how likely a text is; give a model as the likelihood role`,
+        `${this.constructor.name}: ${model.name} cannot compute likelihoods; give a model in the role likelihood`,
       );
     }
     const rows = await model.logprobs(contexts, messages, keys);

@@ -89,7 +89,7 @@ export class HFASTSystem extends ASTSystem {
     if (gradientCheckpointing && (testerDevice ?? device) !== "cpu") {
       throw new UsageError(
         `HFASTSystem: gradientCheckpointing works on the device "cpu" only, got "${testerDevice ?? device}"; switch it off, ` +
-          `or train an adapter (lora), which needs less memory, too`,
+          `or train an adapter (lora), which also needs less memory`,
       );
     }
     return loadHFSystem(this, options, async (shelf) => {
@@ -118,9 +118,9 @@ export class HFASTSystem extends ASTSystem {
     return this.parts.tester.weights.model;
   }
 
-  /** Affects results: a resumed run must use the same. null where a tester without weights was given. */
+  /** Affects results: a resumed run must use the same. null for a tester without weights. */
   get computeTypes(): ComputeTypes | null {
-    // A replay loads the class without what only training needs.
+    // A replay loads the class without the parts for training.
     if ((this.parts.baseline as LocalModel | undefined) === undefined) return null;
     return { rollouts: this.parts.baseline.model.dtype, updates: this.testerModel.computeDtype };
   }
@@ -145,7 +145,7 @@ async function trainedWeights(
   const adapter = await shelf.testerAdapter();
   if (adapter === null)
     return shelf.own(new LoRAWeights(await shelf.frozen("tester"), adapterBaseName(source), lora));
-  // A trained adapter is trained on: the base stays the same, and so does its name.
+  // Training of an adapter continues: the base stays the same, and so does its name.
   const weights = shelf.own(new LoRAWeights(adapter.model, adapterBaseName(adapter.base), lora));
   await weights.restore(adapter.folder);
   return weights;

@@ -6,7 +6,7 @@ import { checkHFOptions, isModel, loadHFSystem, requireModels, type HFSystemOpti
 
 export type HFEvaluationSystemOptions = HFSystemOptions;
 
-/** What is left of the paper's reward where nothing scores: how unlikely a probe is. */
+/** The paper's reward without a scorer: only the likelihood of probes. */
 const withoutScores = () => new Reward([{ term: nll(), weight: -PRESET_WEIGHTS.paper.likelihoodWeight }]);
 
 /** The parts of an evaluation on Hugging Face checkpoints. */
@@ -19,7 +19,7 @@ export interface HFEvaluationParts extends SystemParts {
  * Tester and target for evaluation only: one set of weights each (shared if both are the same checkpoint), no baseline,
  * no gradients.
  *
- * The scorer may be left out, where an evaluator has its own or only conversations are wanted: rollouts then record no
+ * The scorer may be omitted if an evaluator has its own or only conversations are needed: rollouts then record no
  * scores, and rewards are those of the likelihood alone.
  */
 export class HFEvaluationSystem extends ASTSystem {

@@ -41,11 +41,13 @@ export const DEFAULT_SAMPLING: Readonly<Sampling> = { maxNewTokens: 32, temperat
  * custom models; if loading fails, the caller keeps them.
  */
 export interface HFSystemOptions extends ASTSystemOptions, ModelShelfOptions {
-  /** Alone, or with how it reads conversations: `{ path, format, system, … }`. The baseline reads as it does. */
+  /**
+   * A model, or a model with its conversation format: `{ path, format, system, … }`. The baseline uses the same format.
+   */
   tester: ModelSource | FormattedModel | Tester;
   /** Further testers, never trained; with the tester's tokenizer. Default: none. */
   otherTesters?: readonly (ModelSource | FormattedModel | Model)[];
-  /** A checkpoint, alone or with how it reads conversations; or a custom Model. */
+  /** A checkpoint, optionally with its conversation format; or a custom Model. */
   target: ModelSource | FormattedModel | Model;
   /** Further models under test. Default: none. */
   otherTargets?: readonly (ModelSource | FormattedModel | Model)[];
@@ -124,7 +126,7 @@ export function checkHFOptions<T extends HFSystemOptions>(
 
 /** What one kind of system adds to the common parts. */
 export interface OwnParts {
-  /** Absent for a tester that is no checkpoint. */
+  /** Absent for a tester that is not a checkpoint. */
   weights?: TesterWeights;
   testerOptions?: Pick<LocalTesterOptions, "gradientCheckpointing" | "valueHead">;
   /** Whether to load a baseline. */
@@ -208,9 +210,9 @@ export async function loadHFSystem<S>(
 }
 
 /**
- * Refuses what belongs to `load` in a constructor, whose parts are loaded models.
+ * Refuses arguments of `load` in a constructor, whose parts are loaded models.
  *
- * @throws UsageError that says what to write
+ * @throws UsageError with the correct call
  */
 export function requireModels(where: string, parts: unknown): void {
   const { tester, target } = (parts ?? {}) as { tester?: unknown; target?: unknown };
@@ -223,7 +225,7 @@ export function requireModels(where: string, parts: unknown): void {
   );
 }
 
-/** Whether it is a model already, rather than what one is loaded from. */
+/** Whether the value is a model rather than the source of one. */
 export const isModel = <M extends Model>(given: ModelSource | FormattedModel | M): given is M =>
   typeof given === "object" && "generate" in given;
 

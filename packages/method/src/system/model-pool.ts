@@ -64,8 +64,7 @@ export class ModelPool implements Model {
     keys: readonly NodeKey[] = conversations.map((_, node) => ({ seed: 0, episode: 0, node })),
   ): Promise<(readonly number[])[]> {
     return this.#each(keys, (member, pick) => {
-      if (member.logprobs === undefined)
-        throw new UsageError(`${member.name}: cannot tell how likely a text is`);
+      if (member.logprobs === undefined) throw new UsageError(`${member.name}: cannot compute likelihoods`);
       return member.logprobs(pick(conversations), pick(messages));
     });
   }
@@ -79,8 +78,8 @@ export class ModelPool implements Model {
   }
 
   /**
-   * Calls each member once with all its rows, and returns the results in row order. Members are asked together, since
-   * some wait for servers; if one fails, the others are waited for, so that nothing is under way afterwards.
+   * Calls each member once with all its rows, and returns the results in row order. Members are called concurrently,
+   * since some wait for servers; if one fails, the others are awaited, so that no call is in flight afterwards.
    */
   async #each<T>(
     keys: readonly NodeKey[],

@@ -3,7 +3,7 @@ import { dirname, join } from "node:path";
 import { checkDigest, UsageError, writeDigests } from "@astra-rl/base";
 import { noGrad, openSafetensors, scope, writeSafetensors, type Tensor } from "@astra-rl/torch";
 
-/** Where parameters without a format of their own lie in a checkpoint. */
+/** The file of parameters without a specific format in a checkpoint. */
 const fileIn = (folder: string) => join(folder, "state", "parameters.safetensors");
 
 /** Writes parameters, numbered in their order, to a folder. */

@@ -13,7 +13,8 @@ export function checkTokenizers(
   for (const other of otherTesters) {
     if (tester !== undefined && tester.tokens === other.tokens) continue;
     throw new UsageError(
-      `${where}: ${other.name} must have the tester's tokenizer, since the tester learns from the tokens that it says; ` +
+      `${where}: ${other.name} must have the tester's tokenizer, since the tester learns from the tokens that ` +
+        `it generates; ` +
         "choose another checkpoint of the tester's family",
     );
   }

@@ -133,12 +133,13 @@ export abstract class System<S = Conversation, A = Message> extends Stateless {
     }
     if (need !== "values" || hasValues(this)) return null;
     return (
-      "tells no values; load an HFASTSystem with valueHead: true, give an ASTSystem a tester with a value head, or write a " +
+      "provides no values; load an HFASTSystem with valueHead: true, give an ASTSystem a tester with a value " +
+      "head, or write a " +
       "method value (see ValueFunctionSystem)"
     );
   }
 
-  /** Whether `saveTester` writes a tester in a format of its own, which other tools may load; false for the default. */
+  /** Whether `saveTester` writes a tester in a specific format, which other tools may load; false for the default. */
   get storesTester(): boolean {
     return overrides(this, System.prototype, "saveTester");
   }
@@ -157,8 +158,8 @@ export abstract class System<S = Conversation, A = Message> extends Stateless {
   async testerUpdated(): Promise<void> {}
 
   /**
-   * Called once per experience with the finished training graphs in episode order, for rewards that remember what was
-   * tried.
+   * Called once per experience with the finished training graphs in episode order, for rewards that remember earlier
+   * probes.
    */
   async observe(_graphs: readonly Graph<S, A>[]): Promise<void> {}
 
@@ -361,7 +362,7 @@ export abstract class ValueFunctionSystem<S = Conversation, A = Message> extends
 }
 
 /**
- * Whether a system has a value function, whatever its class: it has a method `value`, and `tellsValues` is not false.
+ * Whether a system has a value function: a method `value`, and `tellsValues` is not false.
  * Systems whose models may lack a value head use `tellsValues`.
  */
 export function hasValues<S, A>(system: System<S, A>): system is ValueFunctionSystem<S, A> {
@@ -385,13 +386,13 @@ export function requireNeeds<S, A>(system: System<S, A>, needs: readonly SystemN
 
 const NEEDED = {
   baseline: "a baseline",
-  values: "a system that tells values",
+  values: "a system that provides values",
   entropy: "the entropy of the tester",
 };
 
 /** See `System.lacks`: reason for a system whose `getTesterOutput` returns no entropy. */
 export const ENTROPY_UNKNOWN =
-  "cannot tell it; set entropyCoefficient to 0, or give `entropy` in getTesterOutput";
+  "cannot compute it; set entropyCoefficient to 0, or give `entropy` in getTesterOutput";
 
 /** Whether results under the trained weights must carry a gradient; not checked where gradients are disabled. */
 const trained = () => (isGradEnabled() ? true : null);

@@ -142,7 +142,7 @@ export abstract class GradientUpdates<S, A, Step, Batch> {
     totals.skipped += 1;
     this.skippedInARow += 1;
     const step = this.stepsDone + 1;
-    this.logger.warn(`step ${step}: the loss or its gradient is not finite; this update is left out`);
+    this.logger.warn(`step ${step}: the loss or its gradient is not finite; skipping this update`);
     const { stopAfter } = this.configuration.nonFinite;
     if (this.skippedInARow < stopAfter) return;
     const updates = stopAfter === 1 ? "1 update" : `${stopAfter} updates in a row`;

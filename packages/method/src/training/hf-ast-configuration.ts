@@ -22,40 +22,40 @@ const hfASTOptions = z.strictObject({
   evaluateEvery: integer(0)
     .default(200)
     .meta(FREE)
-    .describe("Steps between evaluations on the dev prompts; 0 = none"),
+    .describe("Steps between evaluations on the dev prompts; 0 disables them"),
   evaluationRollouts: integer(1)
     .optional()
     .meta(FREE)
-    .describe("Dev prompts of one evaluation. Default: all"),
+    .describe("Number of dev prompts per evaluation. Default: all"),
   checkpointEvery: z
     .union([z.literal("auto"), integer(0)], { error: 'must be "auto" or a whole number of at least 0' })
     .default("auto")
     .meta(FREE)
     .describe(
-      "Steps between checkpoints: a run that is killed computes the steps since its last one again; 0 = only at the " +
-        "end. auto: as often as takes at most a twentieth of the time",
+      "Steps between checkpoints; a run that is killed recomputes the steps since the last one; 0: only at the " +
+        "end. auto: as often as possible within 5 % of the training time",
     ),
   keepCheckpoints: integer(1)
     .default(1)
     .meta(FREE)
     .describe(
-      "How many checkpoints to keep: checkpoints/last and those before it. checkpoints/best comes on top",
+      "Number of checkpoints to keep: checkpoints/last and those before it. checkpoints/best is kept in addition",
     ),
   keepGraphs: z.boolean().default(true).meta(FREE).describe("Write every training graph to graphs.jsonl"),
   keepTokens: z
     .boolean()
     .default(false)
     .meta(FREE)
-    .describe("With the token ids that the models read and generated"),
+    .describe("Include the token ids that the models read and generated"),
 });
 
 const { earlyStopping, stopOn, seed: _, ...others } = hfASTOptions.shape;
 
 /**
  * The `training` section of a configuration: all of `HFASTConfigurationOptions` except the seed. Five defaults are not
- * the toolbox's, with which nothing is learned where nobody planted anything (docs/decisions/0200): the learning rate
- * follows the model, and an update has 32 turns from 8 graphs instead of 4 from 2, since all but a few percent of what
- * rewards differ by is chance.
+ * the toolbox's, with which nothing is learned on models without planted behaviour (docs/decisions/0200): the learning
+ * rate depends on the model, and an update has 32 turns from 8 graphs instead of 4 from 2, since all but a few percent
+ * of the variance of rewards is chance.
  */
 export const trainingSection = z.strictObject({
   ...others,
@@ -67,13 +67,16 @@ export const trainingSection = z.strictObject({
     .union([z.literal("auto"), learningRate.unwrap()], { error: 'must be "auto" or a number above 0' })
     .default("auto")
     .describe(
-      "Before the schedule scales it. auto: 0.03 / the tester's hidden size, 0.4 times that for preferences, ten times as much for an adapter, at most 0.001",
+      "Learning rate, which the schedule scales. auto: 0.03 / the tester's hidden size, 0.4 times that for " +
+        "preferences, ten times that for an adapter, at most 0.001",
     ),
   tensorboard: z
     .boolean()
     .default(false)
     .meta(FREE)
-    .describe("Write the curves to tensorboard/ in the run folder; short for logging: [{type: tensorboard}]"),
+    .describe(
+      "Write the metrics to tensorboard/ in the run folder; shorthand for logging: [{type: tensorboard}]",
+    ),
   earlyStopping,
   stopOn,
 });
@@ -91,7 +94,7 @@ export class HFASTConfiguration extends TrainingConfiguration {
     super(given as never, hfASTOptions);
   }
 
-  /** A configuration as it is; the options of any other training, with the defaults for what it has not. */
+  /** A configuration unchanged; the options of any other training, completed with the defaults. */
   static of(configuration: TrainingConfiguration): HFASTConfiguration {
     if (configuration instanceof HFASTConfiguration) return configuration;
     const names = Object.keys(hfASTOptions.shape);

@@ -46,8 +46,8 @@ export type HFASTTrainerOptions<S = Conversation, A = Message> = TrainerOptions<
 const ADVICE = {
   ...TRAINER_ADVICE,
   devPrompts: "give evaluator: new ASTEvaluator(sampler, prompts)",
-  evalEvery: "that is new HFASTConfiguration({ evaluateEvery })",
-  evaluateEvery: "that is new HFASTConfiguration({ evaluateEvery })",
+  evalEvery: "set it in new HFASTConfiguration({ evaluateEvery })",
+  evaluateEvery: "set it in new HFASTConfiguration({ evaluateEvery })",
   ckptDir: "give runDirectory (default: run)",
 };
 
@@ -94,13 +94,14 @@ export class HFASTTrainer<S = Conversation, A = Message, Step = unknown, Batch =
     this.#settings = settings ?? trainingSettings(configuration);
     this.runDirectory = runDirectory === null ? null : new RunDirectory(runDirectory);
     if (resume && this.runDirectory === null) {
-      throw new UsageError("training: resume needs the run directory to go on from");
+      throw new UsageError("training: resume requires the run directory of the run");
     }
     const metric = configuration.earlyStopping?.metric;
     if (metric?.startsWith("evaluation/") && (evaluator === undefined || configuration.evaluateEvery === 0)) {
       throw new UsageError(
-        `training: earlyStopping.metric ${metric} is measured by evaluations, and there are none; set evaluateEvery, or ` +
-          "choose a metric of the steps",
+        `training: earlyStopping.metric ${metric} is measured by evaluations, which are disabled; set ` +
+          `evaluateEvery, or ` +
+          "choose a metric of training steps",
       );
     }
     if (evaluator !== undefined) {
@@ -152,7 +153,7 @@ export class HFASTTrainer<S = Conversation, A = Message, Step = unknown, Batch =
     }
     try {
       if (directory !== null) {
-        // Now the folder is as the other ranks may read it.
+        // Now the other ranks may read the folder.
         await distributed.barrier();
         if (resume) await this.#resume(directory);
       }
@@ -162,7 +163,7 @@ export class HFASTTrainer<S = Conversation, A = Message, Step = unknown, Batch =
     }
   }
 
-  /** What will not be there when training has ended. */
+  /** Warns about what training will not save. */
   #warnOfLoss(): void {
     const { constructor, storesTester } = this.system;
     if (this.runDirectory === null) {
@@ -172,8 +173,9 @@ export class HFASTTrainer<S = Conversation, A = Message, Step = unknown, Batch =
       );
     } else if (!storesTester) {
       this.logger.warn(
-        `training: checkpoints hold no tester that other tools load, only the parameters() of ${constructor.name}; to ` +
-          "change that, give it the methods saveTester and restoreTester",
+        `training: checkpoints contain only the parameters() of ${constructor.name}, which other tools cannot ` +
+          `load; to ` +
+          "change that, implement its methods saveTester and restoreTester",
       );
     }
   }
@@ -186,10 +188,11 @@ export class HFASTTrainer<S = Conversation, A = Message, Step = unknown, Batch =
     const other = steps.findIndex((step) => step !== steps[0]);
     if (other >= 0) {
       throw new UsageError(
-        `${directory.path}: rank ${other} has a checkpoint of step ${steps[other]}, and rank 0 of step ${steps[0]}; the run ` +
-          "folder must lie on a file system that all machines share",
+        `${directory.path}: rank ${other} has a checkpoint of step ${steps[other]}, but rank 0 has one of ` +
+          `step ${steps[0]}; the run ` +
+          "folder must be on a file system that all machines share",
       );
     }
-    this.logger.info(`${directory.path}: going on after step ${this.step}`);
+    this.logger.info(`${directory.path}: resuming after step ${this.step}`);
   }
 }

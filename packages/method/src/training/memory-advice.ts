@@ -29,8 +29,10 @@ export function requireMemoryForUpdates(optimizer: Optimizer): void {
   const bytes = (count: number) =>
     `${count.toLocaleString("en-US")} bytes (${(count / 2 ** 30).toFixed(1)} GiB)`;
   throw new OutOfMemoryError(
-    `training: gradients and the state of ${optimizer.name} need ${bytes(needed)} beside the weights that are loaded, ` +
-      `${bytes(memory.available)} are left of the ${bytes(memory.limit)} of ${memory.of}; to need less, ${MEMORY_ADVICE.training}`,
+    `training: gradients and the state of ${optimizer.name} need ${bytes(needed)} in addition to the loaded ` +
+      `weights, but only ` +
+      `${bytes(memory.available)} of the ${bytes(memory.limit)} of ${memory.of} are available; to use less, ` +
+      `${MEMORY_ADVICE.training}`,
   );
 }
 
@@ -43,6 +45,6 @@ export async function withMemoryAdvice<T>(
     return await work();
   } catch (error) {
     if (!(error instanceof OutOfMemoryError) || error.cause instanceof OutOfMemoryError) throw error;
-    throw new OutOfMemoryError(`${error.message}; to need less, ${MEMORY_ADVICE[part]}`, { cause: error });
+    throw new OutOfMemoryError(`${error.message}; to use less, ${MEMORY_ADVICE[part]}`, { cause: error });
   }
 }

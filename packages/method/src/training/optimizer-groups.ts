@@ -23,7 +23,7 @@ export function configuredOptimizer(
     for (const parameter of own) {
       if (!parameters.includes(parameter)) {
         throw new UsageError(
-          `training: the group "${name}" of learning rates names a tensor that is none of the system's parameters`,
+          `training: the group "${name}" of learning rates names a tensor that is not one of the system's parameters`,
         );
       }
       if (groupOf.has(parameter)) {
@@ -58,7 +58,8 @@ export function checkOptimizer({ name, groups }: Optimizer, wanted: readonly Lea
   }
   if (wanted.length === 0) return;
   throw new UsageError(
-    `training: the algorithm has a learning rate of its own for ${wanted.map((group) => group.name).join(", ")}, and an ` +
-      "optimizer of your own has its own groups; leave one of them out, or override makeOptimizer, which is told of both",
+    `training: the algorithm sets a separate learning rate for ` +
+      `${wanted.map((group) => group.name).join(", ")}, but a custom ` +
+      "optimizer has its own groups; leave one of them out, or override makeOptimizer, which receives both",
   );
 }

@@ -11,7 +11,7 @@ export function probeValues<S, A>(graphs: readonly Graph<S, A>[]): Record<string
   const sequences = isText ? texts.map(words) : [];
   const length = sequences.reduce((sum, sequence) => sum + sequence.length, 0) / sequences.length;
   const counts = new Map<string, number>();
-  // Objects are equal by what they hold.
+  // Objects are compared by content.
   for (const key of probes.map((probe) => JSON.stringify(probe))) counts.set(key, (counts.get(key) ?? 0) + 1);
   const nlls = nodes.flatMap(({ likelihood }) => likelihood?.nll ?? []);
   return {

@@ -16,7 +16,7 @@ export interface Progress {
   total?: number;
 }
 
-/** Without a logger, only warnings are shown: a run that saves nothing, or skips updates, must not look like another. */
+/** Without a logger, only warnings are shown: a run that saves nothing, or skips updates, must not go unnoticed. */
 export const warningsLogger: Logger = {
   info: () => {},
   warn: (message) => process.stderr.write(`${message}\n`),

@@ -77,7 +77,7 @@ export const trainerOptions = z.strictObject({
   onProgress: functionOption<(progress: Progress) => void>().optional(),
   /** Default: warnings go to standard error. */
   logger: objectOption<Logger>(
-    "must be an object with the methods info and warn; where values go is an option of its own, loggers",
+    "must be an object with the methods info and warn; loggers of metrics are given in the option loggers",
     "info",
     "warn",
   ).optional(),
@@ -87,7 +87,7 @@ export const trainerOptions = z.strictObject({
   signal: z.custom<AbortSignal>((value) => value instanceof AbortSignal, "must be an AbortSignal").optional(),
 });
 
-/** Options that a schema cannot tell the types of states and probes of. */
+/** Options whose types depend on those of states and probes, which a schema cannot express. */
 interface TypedOptions<S, A> {
   credit?: Credit<S, A> | undefined;
   callbacks?: readonly TrainingCallback<S, A>[] | undefined;

@@ -17,7 +17,7 @@ export function computeTypesOf(system: object): Readonly<Record<string, string>>
 }
 
 /**
- * Writes a checkpoint to a new folder: the tester's weights, and what else belongs to it.
+ * Writes a checkpoint to a new folder: the tester's weights and the training state.
  *
  * @param writeState writes files to `state/`, and adds the digests by which damage to them is found
  */
@@ -32,7 +32,7 @@ export async function saveCheckpoint<S, A>(
   if (writeState === undefined) return;
   mkdirSync(state, { recursive: true });
   writeState(state, digests);
-  // A system may have put files of its own there.
+  // A system may have written files there.
   addDigests(state, digests);
 }
 

@@ -98,7 +98,8 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
     if (configuration.shardOptimizer) {
       if (options.optimizer !== undefined || overrides(this, Trainer.prototype, "makeOptimizer")) {
         throw new UsageError(
-          "training: shardOptimizer divides the configuration's optimizer, and this training has one of its own; leave it out",
+          "training: shardOptimizer divides the configuration's optimizer, but this trainer has a custom one; " +
+            "leave it out",
         );
       }
       if (distributed.worldSize() > 1) {
@@ -210,7 +211,7 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
     this.skippedInARow = state.skippedInARow;
     if (state.trainingSteps === trainingSteps || schedule === "constant") return;
     this.logger.warn(
-      `trainingSteps is now ${trainingSteps}, so the ${schedule} schedule goes on from another place than it would have`,
+      `trainingSteps is now ${trainingSteps}, so the ${schedule} schedule continues at a different point`,
     );
   }
 
@@ -278,8 +279,9 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
       const isNotFinite = error instanceof NotFiniteError || error instanceof NotFiniteContractError;
       if (!isNotFinite || !this.#hasUpdated) throw error;
       throw new AstraError(
-        `training: step ${this.stepsDone + 1}: training has diverged, since the tester no longer gives finite numbers ` +
-          `(${error.message}); lower training.learningRate (${this.configuration.learningRate}), or go on from an ` +
+        `training: step ${this.stepsDone + 1}: training has diverged, since the tester no longer returns ` +
+          `finite numbers ` +
+          `(${error.message}); lower training.learningRate (${this.configuration.learningRate}), or resume from an ` +
           `earlier checkpoint`,
         { cause: error },
       );

@@ -15,43 +15,44 @@ export const trainingOptions = z.strictObject({
   trainingSteps: integer(0)
     .default(1024)
     .meta(FREE)
-    .describe("Steps; each collects one experience and updates from it"),
-  numEpisodesPerExperience: integer(1).default(8).describe("Graphs grown for each step"),
-  batchSize: integer(1).default(16).describe("Steps (pairs) in one forward and backward pass"),
+    .describe("Number of steps; each collects one experience and trains on it"),
+  numEpisodesPerExperience: integer(1).default(8).describe("Episodes (conversation trees) per step"),
+  batchSize: integer(1).default(16).describe("Items (pairs or turns) per forward and backward pass"),
   gradientAccumulationSteps: integer(1)
     .default(1)
-    .describe("Batches whose gradients are summed into one optimizer step, exact as if they were one batch"),
-  optimizer: z.enum(optimizerNames).default("adamw").describe("How gradients change the weights"),
+    .describe("Batches per optimizer step; the gradient equals that of one large batch"),
+  optimizer: z.enum(optimizerNames).default("adamw").describe("The optimizer"),
   shardOptimizer: z
     .boolean()
     .default(false)
     .meta(FREE)
     .describe(
-      "Among several processes: each keeps its part of the optimizer's state, which saves memory and costs a broadcast of the weights in each update",
+      "With several processes: divide the optimizer's state among them, which saves memory and costs a " +
+        "broadcast of the weights in each update",
     ),
-  learningRate: z.number().positive().default(3e-3).describe("Before the schedule scales it"),
+  learningRate: z.number().positive().default(3e-3).describe("Learning rate, which the schedule scales"),
   betas: z
     .tuple([share, share])
     .readonly()
     .optional()
     .describe("Decay rates of the two moments of Adam and AdamW"),
-  weightDecay: z.number().min(0).optional().describe("Default: the optimizer's own"),
-  schedule: z.enum(scheduleNames).default("constant").describe("Of the learning rate"),
-  warmupSteps: integer(0).default(0).describe("Steps in which the learning rate grows from 0"),
+  weightDecay: z.number().min(0).optional().describe("Weight decay. Default: that of the optimizer"),
+  schedule: z.enum(scheduleNames).default("constant").describe("Schedule of the learning rate"),
+  warmupSteps: integer(0).default(0).describe("Steps over which the learning rate rises from 0"),
   clipGradNorm: z
     .number()
     .min(0)
     .default(10)
-    .describe("Largest joint norm of all gradients; 0 = no clipping"),
+    .describe("Maximum norm of the gradient over all parameters; 0 disables clipping"),
   nonFinite: z
     .strictObject({
       stopAfter: integer(1)
         .default(5)
         .meta(FREE)
-        .describe("Number of such updates in a row that ends training with an error"),
+        .describe("Number of consecutive such updates after which training ends with an error"),
     })
     .prefault({})
-    .describe("Updates whose loss or gradient is not finite: they are skipped, with a warning, and counted"),
+    .describe("Updates with a non-finite loss or gradient, which are skipped with a warning, and counted"),
   earlyStopping: earlyStoppingOptions
     .optional()
     .meta(FREE)
@@ -62,9 +63,9 @@ export const trainingOptions = z.strictObject({
     .default([])
     .meta(FREE)
     .describe(
-      "Warnings with which training ends after the step, with a checkpoint, by their rules (docs/metrics.md). Default: none",
+      "Rules of the warnings (docs/metrics.md) after which training ends, with a checkpoint. Default: none",
     ),
-  seed: integer(0).default(0).describe("Everything random in the run follows from it"),
+  seed: integer(0).default(0).describe("Seed of all random draws of the run"),
 });
 
 export type TrainingConfigurationOptions = z.input<typeof trainingOptions>;
@@ -84,7 +85,9 @@ export class TrainingConfiguration {
     Object.assign(this, parseOptions("training", schema, given));
     const { betas, optimizer } = this;
     if (betas !== undefined && optimizer !== "adam" && optimizer !== "adamw") {
-      throw new UsageError(`training: betas belong to adam and adamw, not to ${optimizer}; leave them out`);
+      throw new UsageError(
+        `training: betas are options of adam and adamw, not of ${optimizer}; leave them out`,
+      );
     }
   }
 }

@@ -12,13 +12,8 @@ const options = z.strictObject({
   op: z
     .enum(["max", "mean"])
     .default("max")
-    .describe("What a turn takes over from its children: the credit of the best, or the mean"),
-  gamma: z
-    .number()
-    .min(0, UNIT_RULE)
-    .max(1, UNIT_RULE)
-    .default(0.9)
-    .describe("What credit one turn later is worth now"),
+    .describe("Credit that a turn receives from its children: the maximum or the mean of theirs"),
+  gamma: z.number().min(0, UNIT_RULE).max(1, UNIT_RULE).default(0.9).describe("Discount factor per turn"),
 });
 
 export type BackUpOptions = z.input<typeof options>;
@@ -56,7 +51,7 @@ export function backUp<S = Conversation, A = Message>(given: BackUpOptions = {})
 export const backUpKind = defineKind({
   role: "credit",
   name: "back-up",
-  summary: "A turn's own reward and what it led to, discounted",
+  summary: "A turn's own reward plus the discounted credit of later turns",
   schema: options,
   make: (chosen) => backUp(chosen),
 });

@@ -5,7 +5,7 @@ export class DeadlineError extends AstraError {
   override name = "DeadlineError";
 }
 
-/** How long nothing is said of a call that does not answer, in milliseconds. */
+/** Milliseconds without an answer after which `onSilence` is called. */
 const SILENCE = 15_000;
 
 /**

@@ -44,7 +44,7 @@ interface Draws {
 
 const drawsOf = (keys: Draws["keys"]): Draws => ({ keys, calls: 0, others: 0, said: [] });
 
-/** The only state of calls without keys: rollouts that run at once, or one in another, do not share their draws. */
+/** The only state of calls without keys: concurrent or nested rollouts do not share their draws. */
 const progress = new AsyncLocalStorage<Draws>();
 /** For calls outside of any episode. */
 const elsewhere = drawsOf([{ seed: 0, episode: 0, node: 0 }]);
@@ -57,8 +57,8 @@ export function drawingAs<T>(keys: readonly NodeKey[], call: () => Promise<T>): 
 
 /**
  * Runs `call`; calls without keys inside it take the draws of this episode in sequence. Where several episodes grow
- * together, these are the first one's, so that the same episodes give the same graphs. What an evaluation grows is for
- * the evaluation.
+ * together, these are the first one's, so that the same episodes give the same graphs. Rollouts of an evaluation have
+ * the purpose "evaluate".
  */
 export function drawingFrom<T>(
   starts: readonly EpisodeSeed[],
@@ -82,15 +82,15 @@ export function nextKeys(rows: number): NodeKey[] {
   const { keys } = draws;
   if (keys.length === rows) {
     const call = draws.calls++;
-    // The first call is the one that the keys name.
+    // The first call uses the keys themselves.
     return keys.map((key) => (call === 0 ? key : { ...key, draw: furtherDraw(key, call, 0) }));
   }
   return Array.from({ length: rows }, () => ({ ...keys[0], draw: furtherDraw(keys[0], draws.others++, 1) }));
 }
 
 /**
- * A draw that nothing else takes: negative, since the draws that callers name are not. A hash, so that a call inside of
- * a call that was itself without keys takes none of the outer one's.
+ * A draw that nothing else uses: negative, since draws of callers are not. A hash, so that a call inside of
+ * a call that was itself without keys uses none of the outer one's.
  */
 function furtherDraw({ draw = 0 }: NodeKey, call: number, kind: number): number {
   const key = { seed: draw, stream: "further draws", episode: call, node: kind };

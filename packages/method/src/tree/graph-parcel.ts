@@ -6,8 +6,9 @@ import { NotedMessage } from "./noted-message.js";
 import { likelihoodOf, logprobsOf, Node, type NodeFields } from "./node.js";
 
 /**
- * A value as plain data, which structured cloning copies exactly: numbers with all their bits, and what is one object
- * stays one. Unlike a record, a parcel keeps the sampled ids of messages, so that a graph is the same in every process.
+ * A value as plain data, which structured cloning copies exactly: numbers with all their bits, and shared objects
+ * stay shared. Unlike a record, a parcel keeps the sampled ids of messages, so that a graph is the same in every
+ * process.
  */
 export interface Parcel {
   /** "plain": the value itself; it may be a state of a system without text. */
@@ -45,7 +46,7 @@ const FIELDS = {
     const { from, text, sampled, note } = message;
     if (message.constructor !== Message && message.constructor !== NotedMessage) {
       throw new UsageError(
-        `distributed: a message of the class ${message.constructor.name} cannot travel between processes; use Message`,
+        `distributed: a message of the class ${message.constructor.name} cannot be sent between processes; use Message`,
       );
     }
     return { from, text, note, sampled: sampled && { ...sampled, after: pack(sampled.after) } };
@@ -66,7 +67,8 @@ export function packGraphs<S, A>(graphs: readonly Graph<S, A>[]): Parcel[] {
     if (value instanceof Message) return { kind: "message", content: FIELDS.message(value, pack) };
     if (typeof value === "object" && value !== null && !isPlain(value)) {
       throw new UsageError(
-        `distributed: a state or message of the class ${value.constructor.name} cannot travel between processes; use plain ` +
+        `distributed: a state or message of the class ${value.constructor.name} cannot be sent between ` +
+          `processes; use plain ` +
           "data (objects, arrays, typed arrays, Maps), or train in one process",
       );
     }
@@ -114,7 +116,7 @@ export function unpackGraphs<S, A>(
         } as NodeFields<S, A>);
         if (node.constructor.name !== className) {
           throw new UsageError(
-            `distributed: a node of the class ${className} came from another process, and this sampler makes ` +
+            `distributed: a node of the class ${className} came from another process, but this sampler creates ` +
               `${node.constructor.name}; give the sampler createNode, or override nodeFrom`,
           );
         }
@@ -126,7 +128,7 @@ export function unpackGraphs<S, A>(
         const parent = unpack(fields.parent) as Conversation | null;
         const last = unpack(fields.last) as Message;
         if (parent !== null) return parent.append(last);
-        // Prompts of one text are one object in a process, and what models have read of them is kept by object.
+        // Equal prompts are one object in a process, and models cache what they have read by object.
         return Conversation.of(last.from === "prompt" && last.sampled === null ? last.text : last);
       }
       case "message": {

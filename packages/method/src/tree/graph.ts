@@ -9,7 +9,7 @@ export interface GraphFields<S = Conversation, A = Message> {
   models?: Readonly<Record<string, string>>;
 }
 
-/** The messages of a prompt that is a conversation: of whom, and the text. */
+/** The messages of a prompt that is a conversation: origin and text. */
 export type PromptMessagesJSON = readonly (readonly [from: From, text: string])[];
 
 export interface GraphJSON<S = Conversation, A = Message> {
@@ -77,7 +77,7 @@ export class Graph<S = Conversation, A = Message> {
   }
 }
 
-/** The messages of a prompt that has several, by whom: as one text they could not be told apart. null for any other. */
+/** The messages of a prompt that has several, with their origins, which one text would not show. null for any other. */
 export function promptMessagesOf(context: unknown): PromptMessagesJSON | null {
   if (!(context instanceof Conversation) || context.depth === 1) return null;
   return context.messages().map(({ from, text }) => [from, text]);

@@ -3,10 +3,14 @@ import { Conversation, Message } from "@astra-rl/lm";
 import type { Failure, Likelihood, ResponseNote } from "@astra-rl/records";
 import { NotedMessage } from "./noted-message.js";
 
-/** The rows that likelihoods were made of; beside the objects, so that records and comparisons know the sums alone. */
+/**
+ * The rows that likelihoods were computed from; not in the objects, so that records and comparisons have only the sums.
+ */
 const rows = new WeakMap<Likelihood, readonly number[]>();
 
-/** The log-probabilities that a likelihood was made of; null for one that was made elsewhere, as by reading a record. */
+/**
+ * The log-probabilities that a likelihood was computed from; null for one that was not, such as one read from a record.
+ */
 export const logprobsOf = (likelihood: Likelihood): readonly number[] | null => rows.get(likelihood) ?? null;
 
 /** Likelihood of a probe from the log-probabilities of its tokens. */
@@ -37,7 +41,7 @@ export interface Assessment {
   reward: number;
   /** Harm scores by name, for example `response` and `combined`; empty when none were recorded. */
   scores: Record<string, number>;
-  /** Names of the scores that are of a part of the text, since the rest was beyond the scorer's window; absent for none. */
+  /** Names of the scores of truncated texts, which exceeded the scorer's window; absent for none. */
   cut?: readonly string[];
   /** Value of each reward term before weighting; empty when the reward has no terms. */
   terms: Record<string, number>;
@@ -66,7 +70,7 @@ export type NodeFields<S = Conversation, A = Message> = Pick<
     judged?: JudgedTurn<S, A> | null;
   };
 
-/** What was judged; it stays the same if the node's texts change later. */
+/** The judged texts; they do not change if the node's texts change later. */
 export type JudgedTurn<S = Conversation, A = Message> = Readonly<
   Pick<TurnFields<S, A>, "probe" | "response">
 >;
@@ -80,7 +84,7 @@ export type TurnJSON<S = Conversation, A = Message> = {
 } & { reward: number | null } & {
   [K in "scores" | "cut" | "terms" | "likelihood" | "failure"]?: NonNullable<Assessment[K]>;
 } & {
-  /** What a server said about its response. */
+  /** A server's note on its response. */
   note?: ResponseNote;
 };
 
@@ -178,8 +182,9 @@ export function checkJudged<S, A>(where: string, nodes: Iterable<Node<S, A>>): v
       if (now === then || jsonOf(now) === jsonOf<unknown>(then)) continue;
       throw new UsageError(
         `${where}: the ${name} ${describeValue(jsonOf(now))} of a node was ${describeValue(jsonOf(then))} when it was judged; ` +
-          `change it where it is said (rolloutPromptWithTester, rolloutPromptWithTarget), or give the node the reward and ` +
-          `scores of what it says and judged: null`,
+          `change it where it is generated (rolloutPromptWithTester, rolloutPromptWithTarget), or give the ` +
+          `node the reward and ` +
+          `scores of its new text, and judged: null`,
       );
     }
   }

@@ -23,7 +23,7 @@ export function refuseTwins(object: object, one: string, many: string, both: str
   });
   if (!overridden) return;
   throw new UsageError(
-    `${object.constructor.name}: overrides both ${one} and ${many}, and only one of them can count; override ${both}, ` +
-      `on which both rest, or one of the two`,
+    `${object.constructor.name}: overrides both ${one} and ${many}, but only one of them is used; override ${both}, ` +
+      `on which both are based, or one of the two`,
   );
 }

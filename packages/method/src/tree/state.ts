@@ -17,7 +17,7 @@ export class Stateless implements Stateful {
   setState(state: Json): void {
     if (state === null) return;
     throw new UsageError(
-      `${this.constructor.name}.setState: it remembers nothing, but was given the state of one that does`,
+      `${this.constructor.name}.setState: it has no state, but was given the state of one that has`,
     );
   }
 }

@@ -24,7 +24,7 @@ const expectRows = (rows: readonly (readonly number[])[], expected: readonly (re
   rows.flat().forEach((value, index) => expect(value).toBeCloseTo(expected.flat()[index]!, 12));
 };
 
-describe("generalised advantages by hand", () => {
+describe("generalized advantages by hand", () => {
   it("are rewards to the end minus values for γ = λ = 1", () => {
     const turn = leaf(1, [0.5, 0.25, 2], [-0.1, -0.2, -0.3]);
     // Returns: 1 − 0.6, 1 − 0.5, 1 − 0.3
@@ -36,7 +36,7 @@ describe("generalised advantages by hand", () => {
     expectRows(generalizedAdvantages([leaf(1, [0.5, 0.25])], { gamma: 0.9, gaeLambda: 0 }), [[-0.275, 0.75]]);
   });
 
-  it("go on into the next turn", () => {
+  it("continue into the next turn", () => {
     // δ: 0.5·2 − 1 = 0; 3 + 0.5·4 − 2 = 3; 5 − 4 = 1. With γλ = ¼: 1; 3 + ¼; 0 + ¼·3.25.
     const path = [{ ...leaf(3, [1, 2]), children: [1] }, leaf(5, [4])];
     expectRows(generalizedAdvantages(path, { gamma: 0.5, gaeLambda: 0.5 }), [[0.8125, 3.25], [1]]);
@@ -48,7 +48,7 @@ describe("generalised advantages by hand", () => {
     expectRows(generalizedAdvantages(tree, { gamma: 1, gaeLambda: 0.5 }), [[3.5], [5], [-1]]);
   });
 
-  it("pass through a turn without tokens: what it earned and led to is its parent's", () => {
+  it("pass through a turn without tokens: its reward and returns go to its parent", () => {
     // Parent, an empty turn that earned 2, a child with V = 3 that earned 4: δ = 1 + (2 + 3) − 0.5.
     const path = [{ ...leaf(1, [0.5]), children: [1] }, { ...leaf(2, []), children: [2] }, leaf(4, [3])];
     expectRows(generalizedAdvantages(path, { gamma: 1, gaeLambda: 0 }), [[5.5], [], [1]]);
@@ -56,7 +56,7 @@ describe("generalised advantages by hand", () => {
   });
 });
 
-describe("generalised advantages against another way to compute them", () => {
+describe("generalized advantages compared with an independent computation", () => {
   interface Tree {
     turn: ValuedTurn;
     children: Tree[];
@@ -99,7 +99,7 @@ describe("generalised advantages against another way to compute them", () => {
 
   /**
    * Equation 16 as it is written, Σ (γλ)^l δ_{t+l}, from one token: forwards, and at a branch the mean over what each child's
-   * own sum goes on to.
+   * own sum continues with.
    */
   function forwards(tree: Tree, token: number, gamma: number, gaeLambda: number): number {
     const { reward, tokenRewards, values } = tree.turn;
@@ -116,7 +116,7 @@ describe("generalised advantages against another way to compute them", () => {
     return sum + (gamma * gaeLambda) ** (last - token + 1) * beyond;
   }
 
-  it("on trees of any form, whatever the order of the turns", () => {
+  it("on trees of any shape, for any order of the turns", () => {
     const unit = fc.double({ min: 0, max: 1, noNaN: true });
     fc.assert(
       fc.property(
@@ -170,7 +170,7 @@ describe("advantages of groups", () => {
     expect(pair[1]).toBeCloseTo(Math.SQRT1_2, 5);
   });
 
-  it("are 0 in a group of equal ones, and nothing for a single one", () => {
+  it("are 0 in a group of equal ones, and null for a single one", () => {
     expect(groupAdvantages([2, 2], { baseline: "mean", scale: "std" })).toEqual([0, 0]);
     expect(groupAdvantages([2], { baseline: "others", scale: "none" })).toBeNull();
   });
@@ -194,7 +194,7 @@ describe("estimators", () => {
     expectRows(estimator.estimate(branches), [[1, 1], [-1], [-4.5], [-1.5, -1.5], []]);
   });
 
-  it("compare with the other turns of the experience, with nothing, or with earlier experiences", () => {
+  it("compare with the other turns of the experience, with no baseline, or with earlier experiences", () => {
     const branches = [[turn(3, [0])], [turn(1, [-1, 0]), turn(9, [0])]];
     expectRows(new BaselineAdvantage("others").estimate(branches), [[-1.5], [-6, -6], [7.5]]);
     expectRows(new BaselineAdvantage("none").estimate(branches), [[3], [0, 0], [9]]);
@@ -206,19 +206,19 @@ describe("estimators", () => {
     expectRows(running.estimate([[turn(14, [0])]]), [[9]]);
   });
 
-  it("take up a running mean where they left off, and refuse what is none", () => {
+  it("resume with a running mean, and refuse other state", () => {
     const [one, other] = [new BaselineAdvantage("running"), new BaselineAdvantage("running")];
     one.estimate([[turn(4, [0])]]);
     other.setState(one.getState());
     expect(other.estimate([[turn(5, [0])]])).toEqual([[1]]);
     expect(() => other.setState("four")).toThrow('needs a running mean or null, got "four"');
     expect(new BaselineAdvantage("others").getState()).toBeNull();
-    expect(() => new BaselineAdvantage("others").setState(4)).toThrow("this one remembers nothing, got 4");
+    expect(() => new BaselineAdvantage("others").setState(4)).toThrow("this baseline has no state, got 4");
   });
 });
 
-describe("normalised advantages", () => {
-  it("have mean 0 and deviation 1 over the tokens that there are", () => {
+describe("normalized advantages", () => {
+  it("have mean 0 and deviation 1 over all tokens", () => {
     // 1, 2, 3, 6: mean 3, deviation √3.5.
     const rows = normalizeAdvantages([[1, 2], [], [3, 6]]);
     expect(rows.map((row) => row.length)).toEqual([2, 0, 2]);
@@ -233,7 +233,7 @@ describe("normalised advantages", () => {
 });
 
 describe("the coefficient of the KL penalty", () => {
-  it("moves by a tenth of the relative error, at most a fiftieth", () => {
+  it("changes by a tenth of the relative error, at most a fiftieth", () => {
     const controller = new KLController(0.1, 6);
     controller.update(6.6);
     expect(controller.coefficient).toBeCloseTo(0.1 * 1.01, 14);
@@ -246,7 +246,7 @@ describe("the coefficient of the KL penalty", () => {
     expect(other.coefficient).toBe(controller.coefficient);
   });
 
-  it("stays where there is no target, and is no state then", () => {
+  it("is fixed without a target, and not part of the state", () => {
     const controller = new KLController(0.1, null);
     controller.update(60);
     expect([controller.coefficient, controller.getState()]).toEqual([0.1, null]);

@@ -44,14 +44,14 @@ const turn = (context: string, probe: string, reward: number, children: TextNode
     failure: Number.isNaN(reward) ? down : null,
   });
 
-/** Two siblings, one of which goes on. */
+/** Two siblings, one of which has children. */
 const tree = () =>
   new TextGraph({
     context: "x",
     children: [turn("x", "aa.", 2, [turn("xaa.", "b", -1), turn("xaa.", "ac", 1)]), turn("x", "c.", 0.5)],
   });
 
-/** Each of two siblings goes on. */
+/** Each of two siblings has children. */
 const full = () =>
   new TextGraph({
     context: "x",
@@ -61,7 +61,7 @@ const full = () =>
     ],
   });
 
-/** A tester unlike its baseline and a critic that knows something, in float64. */
+/** A tester that differs from its baseline and a trained critic, in float64. */
 function system(): ValuedBigram {
   const toy = new ValuedBigram("float64");
   const fill = (parameter: Tensor, phase: number) =>
@@ -76,7 +76,7 @@ function system(): ValuedBigram {
   return toy;
 }
 
-/** Moves the tester, as an update would. */
+/** Changes the tester, as an update would. */
 const move = (toy: ValuedBigram) =>
   noGrad(() =>
     scope(() => {
@@ -111,8 +111,8 @@ const expectRows = (rows: readonly (readonly number[])[], expected: readonly (re
 };
 const sum = (numbers: readonly number[]) => numbers.reduce((total, value) => total + value, 0);
 
-describe("what is prepared", () => {
-  it("is log π_old, values and the advantages that follow, all before the first update", async () => {
+describe("prepare", () => {
+  it("computes log π_old, values and the resulting advantages, all before the first update", async () => {
     const toy = system();
     const ppo = new PPO(toy, { klCoefficient: 0.1, normalizeAdvantages: false, gamma: 0.9, gaeLambda: 0.5 });
     const { turns } = await prepared(ppo);
@@ -163,7 +163,7 @@ describe("what is prepared", () => {
     toy.dispose();
   });
 
-  it("normalises over all tokens, and nothing else, where asked", async () => {
+  it("normalizes over all tokens only, if configured", async () => {
     const toy = system();
     const raw = (await prepared(new PPO(toy))).turns.flatMap((t) => t.advantages);
     const { turns } = await prepared(new PPO(toy, { normalizeAdvantages: true }));
@@ -173,13 +173,13 @@ describe("what is prepared", () => {
     turns
       .flatMap((t) => t.advantages)
       .forEach((value, at) => expect(value).toBeCloseTo((raw[at]! - mean) / std, 6));
-    // Values learn what was earned, not what was normalised.
+    // Values are trained on returns, not on normalized advantages.
     const plain = (await prepared(new PPO(toy))).turns;
     expect(turns.map((t) => t.returns)).toEqual(plain.map((t) => t.returns));
     toy.dispose();
   });
 
-  it("is the same whatever every turn costs, and so is what values learn", async () => {
+  it("is invariant to a constant cost per turn, as are the targets of values", async () => {
     const toy = system();
     noGrad(() => toy.critic.zero_());
     const graph = full();
@@ -202,7 +202,7 @@ describe("what is prepared", () => {
     toy.dispose();
   });
 
-  it("finds nothing better or worse than expected where nothing was earned, however far the tester has moved", async () => {
+  it("gives zero advantages without rewards, for any KL to the baseline", async () => {
     const toy = system();
     noGrad(() => toy.critic.zero_());
     const graph = tree();
@@ -218,7 +218,7 @@ describe("what is prepared", () => {
     toy.dispose();
   });
 
-  it("compares siblings, of credit less what the KL costs", async () => {
+  it("compares siblings by credit minus the KL penalty", async () => {
     const toy = system();
     const { turns } = await prepared(new RLOO(toy, { klCoefficient: 0.5 }));
     const worth = PROBES.map((probe, index) => {
@@ -233,7 +233,7 @@ describe("what is prepared", () => {
     toy.dispose();
   });
 
-  it("takes recorded log-probabilities where they are asked for and there, and tells how far off they are", async () => {
+  it("uses recorded log-probabilities if configured and available, and logs their mismatch", async () => {
     class Recording extends ValuedBigram {
       override getRecordedLogprobs(_: readonly string[], continuations: readonly string[]) {
         const table = logits(this);
@@ -259,7 +259,7 @@ describe("what is prepared", () => {
     toy.dispose();
   });
 
-  it("reads nothing where nothing depends on it and all is recorded", async () => {
+  it("runs no forward pass if all needed values are recorded", async () => {
     let reads = 0;
     class Recording extends BigramSystem {
       override getRecordedLogprobs(_: readonly string[], continuations: readonly string[]) {
@@ -281,7 +281,7 @@ describe("what is prepared", () => {
 });
 
 describe("the step of a policy gradient", () => {
-  it("has the loss and the logs that arithmetic gives", async () => {
+  it("has the loss and the logs computed by hand", async () => {
     const toy = system();
     const options: PPOOptions = {
       clipRange: 0.1,
@@ -337,7 +337,7 @@ describe("the step of a policy gradient", () => {
     toy.dispose();
   });
 
-  it("begins with ratios of 1, however far the tester is from the baseline, in float32 too", async () => {
+  it("starts with ratios of 1, for any distance from the baseline, also in float32", async () => {
     for (const dtype of ["float32", "float64"] as const) {
       const toy = new ValuedBigram(dtype);
       noGrad(() => toy.table.copy_(toy.table.add(1).cumsum(0)));
@@ -353,7 +353,7 @@ describe("the step of a policy gradient", () => {
     }
   });
 
-  it("sends the policy's gradient into the tester alone and the values' into the critic alone", async () => {
+  it("sends the policy's gradient into the tester only, and that of the values into the critic only", async () => {
     const toy = system();
     const ppo = new PPO(toy, { valueCoefficient: 0, klCoefficient: 0 });
     const batch = ppo.collate((await prepared(ppo)).branches);
@@ -376,34 +376,31 @@ describe("the step of a policy gradient", () => {
     ["token", (lengths: number[]) => lengths],
     ["sequence", (lengths: number[]) => lengths.map(() => 1)],
     ["none", (lengths: number[]) => lengths.map(() => 1)],
-  ] as const)(
-    "does not depend on how probes are padded beside each other (%s)",
-    async (normalizer, weigh) => {
-      const toy = system();
-      const grpo = new GRPO(toy, { normalizer, klLossCoefficient: 0.3, entropyCoefficient: 0.1 });
-      const { branches } = await prepared(grpo);
-      move(toy);
-      const single = branches.flatMap(({ turns }) => turns.map((one) => ({ turns: [one] })));
-      const losses: number[] = [];
-      for (const branch of single) {
-        const { loss } = await grpo.step(grpo.collate([branch]));
-        losses.push(loss.item());
-        loss.dispose();
-      }
-      const weights = weigh(PROBES.map((probe) => probe.length));
-      expect(single.map((branch) => grpo.weight([branch]))).toEqual(weights);
-      expect(grpo.weight(branches)).toBe(sum(weights));
-      const { loss } = await grpo.step(grpo.collate(branches));
-      expect(loss.item()).toBeCloseTo(
-        sum(losses.map((value, index) => value * weights[index]!)) / sum(weights),
-        12,
-      );
+  ] as const)("does not depend on padding (%s)", async (normalizer, weigh) => {
+    const toy = system();
+    const grpo = new GRPO(toy, { normalizer, klLossCoefficient: 0.3, entropyCoefficient: 0.1 });
+    const { branches } = await prepared(grpo);
+    move(toy);
+    const single = branches.flatMap(({ turns }) => turns.map((one) => ({ turns: [one] })));
+    const losses: number[] = [];
+    for (const branch of single) {
+      const { loss } = await grpo.step(grpo.collate([branch]));
+      losses.push(loss.item());
       loss.dispose();
-      toy.dispose();
-    },
-  );
+    }
+    const weights = weigh(PROBES.map((probe) => probe.length));
+    expect(single.map((branch) => grpo.weight([branch]))).toEqual(weights);
+    expect(grpo.weight(branches)).toBe(sum(weights));
+    const { loss } = await grpo.step(grpo.collate(branches));
+    expect(loss.item()).toBeCloseTo(
+      sum(losses.map((value, index) => value * weights[index]!)) / sum(weights),
+      12,
+    );
+    loss.dispose();
+    toy.dispose();
+  });
 
-  it("asks to stop where the policy is further from its beginning than it may be", async () => {
+  it("requests a stop if the KL to the policy before the updates exceeds its limit", async () => {
     const toy = system();
     const ppo = new PPO(toy, { targetKL: 0.01 });
     const batch = ppo.collate((await prepared(ppo)).branches);
@@ -418,7 +415,7 @@ describe("the step of a policy gradient", () => {
     toy.dispose();
   });
 
-  it("refuses what was not prepared, what is empty, and an entropy that nobody can tell", async () => {
+  it("refuses unprepared and empty batches, and an unavailable entropy", async () => {
     const toy = new BigramSystem();
     const rloo = new RLOO(toy, { entropyCoefficient: 0.1 });
     const graph = tree();
@@ -426,20 +423,20 @@ describe("the step of a policy gradient", () => {
     await expect(rloo.step(rloo.collate(raw))).rejects.toThrow(
       "RLOO.step: a turn has no advantages; call prepare",
     );
-    await expect(rloo.step(rloo.collate([]))).rejects.toThrow("RLOO.step: the batch holds no turns");
+    await expect(rloo.step(rloo.collate([]))).rejects.toThrow("RLOO.step: the batch contains no turns");
     const batch = rloo.collate((await prepared(rloo)).branches);
     await expect(rloo.step(batch)).rejects.toThrow(
-      "BigramSystem cannot tell the entropy of its tester; set it to 0",
+      "BigramSystem cannot compute the entropy of its tester; set it to 0",
     );
     toy.dispose();
   });
 });
 
-describe("what is learned from", () => {
+describe("the turns to learn from", () => {
   const flatten = (algorithm: PolicyGradient<string, string>, graph: TextGraph) =>
     algorithm.flatten(graph, rewardCredit(graph)).map(({ turns }) => turns.map(({ node }) => node.probe));
 
-  it("are all turns that did not fail, branch by branch; what lies below a failed one, too", () => {
+  it("are all turns that did not fail, branch by branch, including those below a failed one", () => {
     const failed = turn("x", "f", NaN, [turn("xf", "g", 1), turn("xf", "h", 2)]);
     const graph = new TextGraph({ context: "x", children: [failed, turn("x", "a", 1), turn("x", "b", 2)] });
     expect(flatten(new PPO(nobody), graph)).toEqual([
@@ -448,7 +445,7 @@ describe("what is learned from", () => {
     ]);
   });
 
-  it("is a single path as well, except where siblings are compared", () => {
+  it("include single paths, except if siblings are compared", () => {
     const path = new TextGraph({ context: "x", children: [turn("x", "a", 1, [turn("xa", "b", 2)])] });
     for (const make of [makers.PPO, makers.A2C, makers.REINFORCE]) {
       expect(flatten(make(nobody), path)).toEqual([["a"], ["b"]]);
@@ -456,7 +453,7 @@ describe("what is learned from", () => {
     expect(flatten(new RLOO(nobody), path)).toEqual([]);
   });
 
-  it("stays together by branch, whatever the order", async () => {
+  it("stay together by branch, in any order", async () => {
     const toy = new ValuedBigram();
     const sampler = new ASTSampler(toy, ["x", "y"], { width: 3, depth: 2 });
     const harness = new Harness(sampler, new PPO(toy, { epochs: 2 }), {
@@ -473,7 +470,7 @@ describe("what is learned from", () => {
     toy.dispose();
   });
 
-  it("is nothing where there is nothing", async () => {
+  it("are none without turns", async () => {
     const toy = new ValuedBigram();
     const ppo = new PPO(toy);
     expect(await ppo.prepare([])).toEqual([]);
@@ -485,22 +482,19 @@ describe("what is learned from", () => {
 describe("the KL to the baseline", () => {
   const solvers = { PPO, A2C, REINFORCE, RLOO, GRPO } as const;
 
-  it.each(["PPO", "A2C", "REINFORCE", "RLOO", "GRPO"] as const)(
-    "is in the loss of %s unless something else is asked for",
-    (name) => {
-      const toy = system();
-      const weight = new solvers[name](toy);
-      expect(weight.options).toMatchObject({ klCoefficient: 0, klLossCoefficient: 0.02 });
-      expect(weight.needs).toContain("baseline");
-      const none = new solvers[name](toy, { klLossCoefficient: 0 });
-      expect(none.options).toMatchObject({ klCoefficient: 0, klLossCoefficient: 0 });
-      expect(none.needs).not.toContain("baseline");
-      toy.dispose();
-    },
-  );
+  it.each(["PPO", "A2C", "REINFORCE", "RLOO", "GRPO"] as const)("is in the loss of %s by default", (name) => {
+    const toy = system();
+    const weight = new solvers[name](toy);
+    expect(weight.options).toMatchObject({ klCoefficient: 0, klLossCoefficient: 0.02 });
+    expect(weight.needs).toContain("baseline");
+    const none = new solvers[name](toy, { klLossCoefficient: 0 });
+    expect(none.options).toMatchObject({ klCoefficient: 0, klLossCoefficient: 0 });
+    expect(none.needs).not.toContain("baseline");
+    toy.dispose();
+  });
 
   it.each(["PPO", "A2C", "REINFORCE", "RLOO"] as const)(
-    "is not in the loss of %s beside one in the reward, unless both are asked for",
+    "is not in the loss of %s if it is in the reward, unless both are configured",
     (name) => {
       const toy = system();
       const weights = (options: PPOOptions) => {
@@ -515,7 +509,7 @@ describe("the KL to the baseline", () => {
   );
 
   it.each(["PPO", "A2C", "REINFORCE", "RLOO", "GRPO"] as const)(
-    "is half the squared distance of logarithms in the loss of %s, but its paper's in GRPO's",
+    "is half the squared difference of log-probabilities in the loss of %s, but the paper's estimate in GRPO's",
     async (name) => {
       const toy = system();
       const solver =
@@ -534,7 +528,7 @@ describe("the KL to the baseline", () => {
     },
   );
 
-  it("needs a baseline, and says so at assembly where there is none", () => {
+  it("requires a baseline, and refuses a system without one at assembly", () => {
     const bare = new ASTSystem({});
     const sampler = new ASTSampler(bare, ["x"], { width: 2, depth: 1 });
     expect(() => new Harness(sampler, new RLOO(bare))).toThrow(
@@ -595,7 +589,7 @@ describe("an accumulated gradient", () => {
 });
 
 describe("values", () => {
-  it("learn at a rate of their own where asked", async () => {
+  it("learn at a separate rate if configured", async () => {
     const train = async (options: PPOOptions) => {
       const toy = system();
       const start = toy.critic.detach().toArray() as number[];
@@ -624,19 +618,19 @@ describe("values", () => {
     expect(same.some((step) => Math.abs(step) > 1e-3)).toBe(true);
   });
 
-  it("are needed by PPO and A2C, which say so, and nobody else", () => {
+  it("are required by PPO and A2C only", () => {
     const toy = new BigramSystem();
     const sampler = new ASTSampler(toy, ["x"], { width: 2 });
     for (const make of [makers.PPO, makers.A2C]) {
       expect(() => new Harness(sampler, make(toy))).toThrow(
-        "needs a system that tells values, but BigramSystem tells no",
+        "needs a system that provides values, but BigramSystem provides no",
       );
     }
     for (const make of [makers.REINFORCE, makers.RLOO, makers.GRPO]) {
       expect(new Harness(sampler, make(toy)).algorithm.needs).toEqual(["baseline"]);
     }
     expect(() => new PPO(toy, { valueLearningRate: 1 }).learningRates()).toThrow(
-      "BigramSystem names no parameters",
+      "BigramSystem has no parameters",
     );
     toy.dispose();
   });
@@ -656,10 +650,10 @@ describe("what policy gradients refuse", () => {
     for (const make of [makers.PPO, makers.A2C, makers.REINFORCE]) make(toy).checkSampler(sampler(1));
   });
 
-  it("credit that has in it what they add themselves", () => {
+  it("credit that already includes returns", () => {
     for (const make of [makers.PPO, makers.A2C]) {
       expect(() => make(toy).checkCredit(backUp())).toThrow(
-        /already adds what a turn led to.*credit: \{type: reward\}/u,
+        /already includes returns from later turns.*credit: \{type: reward\}/u,
       );
     }
     for (const make of [makers.RLOO, makers.GRPO, makers.REINFORCE]) make(toy).checkCredit(backUp());
@@ -679,7 +673,7 @@ describe("what policy gradients refuse", () => {
       () => new A2C(toy, { valueCoefficient: -1 }),
       "A2C: valueCoefficient must be a finite number of at least 0, got -1",
     ],
-    [() => new RLOO(toy, { klTarget: 6 }), "RLOO: klTarget moves klCoefficient, which is 0"],
+    [() => new RLOO(toy, { klTarget: 6 }), "RLOO: klTarget adapts klCoefficient, which is 0"],
     [() => new GRPO(toy, { scale: "mad" as "std" }), 'GRPO: scale must be "none" or "std", got "mad"'],
     [
       () => new GRPO(toy, { normalizer: "row" as "token" }),

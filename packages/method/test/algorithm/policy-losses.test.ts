@@ -61,23 +61,23 @@ const expectPair = ([loss, slope]: [number, number], expected: [number, number])
 };
 
 describe("the clipped surrogate by hand", () => {
-  it("is −A·ρ with the slope −A·ρ inside of the range, and at ratio 1 the plain policy gradient", () => {
+  it("is −A·ρ with slope −A·ρ within the range, and the plain policy gradient at ratio 1", () => {
     expectPair(surrogate(1, 0.5), [-0.5, -0.5]);
     expectPair(surrogate(1.1, 2), [-2.2, -2.2]);
     expectPair(surrogate(0.9, -2), [1.8, 1.8]);
   });
 
-  it("stops where going on would pay: above 1 + ε with a good token, below 1 − ε with a bad one", () => {
+  it("clips improvements: above 1 + ε for a good token, below 1 − ε for a bad one", () => {
     expectPair(surrogate(1.5, 2), [-2.4, 0]);
     expectPair(surrogate(0.5, -2), [1.6, 0]);
   });
 
-  it("never stops the way back: a good token that became rare, a bad one that became frequent", () => {
+  it("never clips corrections: a good token that became rare, a bad one that became frequent", () => {
     expectPair(surrogate(0.5, 2), [-1, -1]);
     expectPair(surrogate(1.5, -2), [3, 3]);
   });
 
-  it("takes its ranges from the options, each side its own", () => {
+  it("uses the ranges of the options, separate for each side", () => {
     expectPair(surrogate(1.25, 1, { clipRange: 0.3 }), [-1.25, -1.25]);
     expectPair(surrogate(1.25, 1, { clipRange: 0.1 }), [-1.1, 0]);
     expectPair(surrogate(1.25, 1, { clipRange: 0.1, clipRangeHigher: 0.28 }), [-1.25, -1.25]);
@@ -133,7 +133,7 @@ describe("the other losses by hand", () => {
     expect(loss(-0.9, 0, 1, 0.2)).toBeCloseTo(3.61, 14);
   });
 
-  it("values: beyond the range nothing pulls any further, and goals get no gradient", () => {
+  it("values: no gradient beyond the range, and none into targets", () => {
     scope(() => {
       const [values, goals] = [
         [0.9, 0.1],
@@ -149,7 +149,7 @@ describe("the other losses by hand", () => {
     });
   });
 
-  it("KL: half the square of the logarithms' distance, on either side; nothing flows into the baseline", () => {
+  it("KL: half the squared difference of log-probabilities, symmetric; no gradient into the baseline", () => {
     scope(() => {
       const [logprobs, baseline] = [
         [-2, -2, -2, -1],
@@ -231,7 +231,7 @@ describe("the other losses by hand", () => {
     expect(hopeless).toBeGreaterThan(800);
   });
 
-  it("ORPO: needs lengths, and a λ that is no less than 0", () => {
+  it("ORPO: requires lengths, and a λ of at least 0", () => {
     const pair = { chosen: doubles([-1]), rejected: doubles([-2]) };
     expect(() => orpoLoss(pair)).toThrow("orpoLoss: needs chosenLengths with 1 token counts, got none");
     expect(() => orpoLoss({ ...pair, chosenLengths: [1], rejectedLengths: [1] }, { lambda: -1 })).toThrow(
@@ -243,7 +243,7 @@ describe("the other losses by hand", () => {
 });
 
 describe("means over tokens", () => {
-  // What lies beyond a row's tokens must not matter: here it is far from 0.
+  // Padding must not matter: here it is far from 0.
   const losses = [
     [1, 2, 3],
     [10, 999, 999],
@@ -259,7 +259,7 @@ describe("means over tokens", () => {
     expect(value([2, 1, 0], "token")).toBeCloseTo(13 / 3, 14);
   });
 
-  it("of nothing are 0, and lengths must fit", () => {
+  it("of empty batches are 0, and lengths must match", () => {
     for (const normalizer of ["token", "sequence", "none"] as const)
       expect(value([0, 0, 0], normalizer)).toBe(0);
     scope(() => expect(() => tokenMean(doubles(losses), [1], "token")).toThrow("each of 3 rows, got 1"));

@@ -35,7 +35,7 @@ const expectAll = (values: readonly number[], expected: readonly number[]) => {
   for (const [at, value] of values.entries()) expect(Math.abs(value - expected[at]!)).toBeLessThan(1e-10);
 };
 
-it.each(cases)("from rewards to gradients as computed elsewhere: $name", (given) => {
+it.each(cases)("agrees with an independent implementation from rewards to gradients: $name", (given) => {
   const { paths, gamma, gaeLambda, clipRange, clipRangeHigher, valueClipRange, valueCoefficient } = given;
   // What a path's tokens earn, the last one's part as the turn's own reward.
   const turns = paths.map(({ rewards, oldValues }) => ({

@@ -80,7 +80,7 @@ describe("values by hand", () => {
     expect(value(() => ipoLoss(pairWithMargin(3), { labelSmoothing: 0.1 }))).toBeCloseTo(10, 13);
   });
 
-  it("divides each log-ratio by its own length where asked, an empty one by 1", () => {
+  it("divides each log-ratio by its own length if configured, an empty one by 1", () => {
     const margin = (chosenLength: number, rejectedLength: number) =>
       value(() => {
         const lengths = { chosenLengths: [chosenLength], rejectedLengths: [rejectedLength] };
@@ -92,7 +92,7 @@ describe("values by hand", () => {
     expect(margin(4, 2)).toBe(-0.75);
   });
 
-  it("stays finite where the sigmoid is not", () => {
+  it("stays finite where the sigmoid underflows", () => {
     expect(value(() => dpoLoss(pairWithMargin(-20_000)))).toBeCloseTo(2000, 9);
     expect(value(() => dpoLoss(pairWithMargin(20_000)))).toBeCloseTo(0, 15);
   });
@@ -173,7 +173,7 @@ describe("refuses", () => {
     });
   });
 
-  it("per-token log-probabilities in the place of sums", () => {
+  it("per-token log-probabilities instead of sums", () => {
     scope(() => {
       const logprobs = { ...pairWithMargin(0), rejected: doubles([[-1, -2]]) };
       expect(() => dpoLoss(logprobs)).toThrow(

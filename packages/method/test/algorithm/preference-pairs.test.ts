@@ -18,7 +18,7 @@ import { algorithmContract } from "../../../scorers/test/contract/algorithm.cont
 import { fieldsOf, TextGraph, TextNode, type TextSystem } from "../support/texts.js";
 import { ToySystem } from "../support/toy-system.js";
 
-// flatten and collate ask nothing of the system.
+// flatten and collate do not use the system.
 const system = {} as TextSystem;
 type Step = PreferenceStep<string, string>;
 /** The turns of a graph whose context and probes these are; both name them. */
@@ -46,11 +46,11 @@ describe("pairs of siblings", () => {
     return new DPO(system).flatten(graph, rewardCredit(graph));
   };
 
-  it("takes the highest and the lowest reward of each group", () => {
+  it("pairs the highest and the lowest reward of each group", () => {
     expect(rewards(flatten([turn(0.2), turn(0.9), turn(-1), turn(0.5)]))).toEqual([[0.9, -1]]);
   });
 
-  it("descends into every branch, the rejected ones too", () => {
+  it("descends into every branch, including rejected ones", () => {
     const tree = [turn(1, [turn(3), turn(2)]), turn(5, [turn(7), turn(8)]), turn(4, [turn(10), turn(9)])];
     expect(rewards(flatten(tree))).toEqual([
       [5, 1],
@@ -60,22 +60,22 @@ describe("pairs of siblings", () => {
     ]);
   });
 
-  it("descends below a group that is too small to give a pair", () => {
+  it("descends below a group that is too small for a pair", () => {
     expect(rewards(flatten([turn(1, [turn(2, [turn(4), turn(3)])])]))).toEqual([[4, 3]]);
   });
 
-  it("leaves failed nodes out, and groups of which fewer than two are left", () => {
+  it("excludes failed nodes, and groups with fewer than two others", () => {
     const failed = () => turn(NaN, [], down);
     expect(rewards(flatten([turn(1), failed(), turn(2)]))).toEqual([[2, 1]]);
     expect(flatten([turn(1), failed()])).toEqual([]);
     expect(flatten([failed(), failed()])).toEqual([]);
   });
 
-  it("makes no pair of equal rewards, since nothing is preferred, and still descends", () => {
+  it("forms no pair of equal rewards, and still descends", () => {
     expect(rewards(flatten([turn(0, [turn(2), turn(1)]), turn(0)]))).toEqual([[2, 1]]);
   });
 
-  it("goes by credit where it is given, and leaves nodes alone that have none", () => {
+  it("uses credit if given, and ignores nodes without", () => {
     const children = [turn(3), turn(2), turn(1), turn(0)];
     const credit: CreditTable<string, string> = new Map([
       [children[1]!, -5],
@@ -87,7 +87,7 @@ describe("pairs of siblings", () => {
     ]);
   });
 
-  it("leaves out and counts pairs with the same text on both sides, and still descends", () => {
+  it("skips and counts pairs with the same text on both sides, and still descends", () => {
     const same = (reward: number, below: TextNode[] = []) =>
       Object.assign(turn(reward, below), { probe: "same" });
     const graph = new TextGraph({ context: "c", children: [same(1, [turn(2), turn(0)]), same(3), turn(2)] });
@@ -99,7 +99,7 @@ describe("pairs of siblings", () => {
     });
   });
 
-  it("takes other pairs where a subclass selects them, and counts those", () => {
+  it("uses the pairs that a subclass selects, and counts those", () => {
     class FirstAndLast extends DPO<string, string> {
       override selectPairs(siblings: readonly TextNode[]) {
         return [{ chosen: siblings[0]!, rejected: siblings.at(-1)! }];
@@ -111,19 +111,19 @@ describe("pairs of siblings", () => {
     expect(own.graphMetrics([graph], [credit])).toEqual({ "preference/identical_pairs": 1 });
   });
 
-  it("takes frozen nodes", () => {
+  it("accepts frozen nodes", () => {
     const children = [Object.freeze(turn(1)), Object.freeze(turn(2))];
     expect(rewards(flatten(Object.freeze(children) as TextNode[]))).toEqual([[2, 1]]);
   });
 
-  it("takes the first of several equal ones", () => {
+  it("prefers the first of several equal ones", () => {
     const siblings = [turn(1), turn(2), turn(2), turn(1)];
     ["first", "second", "third", "fourth"].forEach((probe, at) => (siblings[at]!.probe = probe));
     const [step] = flatten(siblings);
     expect([step!.chosen, step!.rejected]).toEqual(["second", "first"]);
   });
 
-  it("refuses siblings of different contexts, which no sampler should make", () => {
+  it("refuses siblings with different contexts", () => {
     const stray = new TextNode({ context: "other", probe: "p", response: "r", reward: 2 });
     const message = 'siblings must share their context, got "other" and "c"';
     expect(() => flatten([turn(1), stray])).toThrow(message);
@@ -145,7 +145,7 @@ describe("pairs of siblings", () => {
     });
   });
 
-  it("keeps the very messages, each after what it was sampled after", () => {
+  it("keeps the message objects, each after the context it was sampled from", () => {
     const context = Conversation.of("c");
     const other = Conversation.of("another list");
     const spoken = (text: string, after: Conversation | null) => {
@@ -180,7 +180,7 @@ describe("pairs of siblings", () => {
     expect(collate(flattened(...same))).not.toHaveProperty("rejectedContexts");
   });
 
-  it("holds for all trees: shared context, strict preference, at most one pair a group", () => {
+  it("invariants on all trees: shared context, strict preference, at most one pair per group", () => {
     const { tree } = fc.letrec<{ tree: TextNode }>((tie) => ({
       tree: fc
         .record({
@@ -229,7 +229,7 @@ describe("pairs of siblings", () => {
   });
 });
 
-describe("which siblings are compared", () => {
+describe("pair selection", () => {
   /** Credit of both of each pair. */
   const pairs = (credits: number[], options: PairOptions = {}) => {
     const siblings = credits.map((credit) => turn(credit));
@@ -240,7 +240,7 @@ describe("which siblings are compared", () => {
     ]);
   };
 
-  it("is the best with the worst, or every two that differ, the better one chosen", () => {
+  it("compares the best with the worst, or all that differ, the better one chosen", () => {
     expect(pairs([2, 5, 1, 3])).toEqual([[5, 1]]);
     expect(pairs([2, 5, 1], { pairs: "all" })).toEqual([
       [5, 2],
@@ -254,7 +254,7 @@ describe("which siblings are compared", () => {
     expect(pairs([2, 2], { pairs: "all" })).toEqual([]);
   });
 
-  it("are those that differ by a margin, the margin itself included", () => {
+  it("selects those that differ by at least the margin", () => {
     expect(pairs([0, 0.5], { pairMargin: 0.5 })).toEqual([[0.5, 0]]);
     expect(pairs([0, 0.4], { pairMargin: 0.5 })).toEqual([]);
     expect(pairs([0, 1, 3], { pairs: "all", pairMargin: 2 })).toEqual([
@@ -263,7 +263,7 @@ describe("which siblings are compared", () => {
     ]);
   });
 
-  it("are those that a threshold separates: at least it, and less than it", () => {
+  it("selects those that a threshold separates: at least it, and less than it", () => {
     expect(pairs([0.5, 0.2], { pairThreshold: 0.5 })).toEqual([[0.5, 0.2]]);
     expect(pairs([0.9, 0.5], { pairThreshold: 0.5 })).toEqual([]);
     expect(pairs([0.4, 0.2], { pairThreshold: 0.5 })).toEqual([]);
@@ -273,7 +273,7 @@ describe("which siblings are compared", () => {
     ]);
   });
 
-  it("reach the algorithms through their options", () => {
+  it("is configured by the algorithms' options", () => {
     const graph = new TextGraph({ context: "c", children: [turn(1), turn(3), turn(2)] });
     for (const Solver of [DPO, IPO, ORPO]) {
       const steps = new Solver(system, { pairs: "all", pairMargin: 2 }).flatten(graph, rewardCredit(graph));
@@ -292,7 +292,7 @@ describe("which siblings are compared", () => {
 });
 
 describe("what preference algorithms refuse", () => {
-  it("explains why a tree of width 1 teaches nothing", () => {
+  it("refuses a tree of width 1, with the reason", () => {
     const toy = new ToySystem(new KeywordScorer([{ term: "bad" }]));
     const sampler = new ASTSampler(toy, ["Hello. "], { width: 1 });
     expect(() => new DPO(toy).checkSampler(sampler)).toThrow(

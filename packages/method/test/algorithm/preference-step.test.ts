@@ -43,7 +43,7 @@ function logprob(table: readonly number[][], text: string): number {
 }
 
 describe("the step of a preference algorithm", () => {
-  it("has the mean loss and the logs that arithmetic gives", async () => {
+  it("has the mean loss and the logs computed by hand", async () => {
     const toy = system();
     const table = toy.table.detach().toArray() as number[][];
     const uniform = Array.from({ length: 5 }, () => [0, 0, 0, 0]);
@@ -76,7 +76,7 @@ describe("the step of a preference algorithm", () => {
     toy.dispose();
   });
 
-  it("asks no baseline for ORPO, and has the loss and logs that arithmetic gives", async () => {
+  it("uses no baseline for ORPO, and has the loss and logs computed by hand", async () => {
     const toy = system();
     toy.getBaselineLogprobs = () => Promise.reject(new Error("nobody asks"));
     const table = toy.table.detach().toArray() as number[][];
@@ -103,7 +103,7 @@ describe("the step of a preference algorithm", () => {
     toy.dispose();
   });
 
-  it("sends its gradient into the tester alone, and leaves no tensor but the loss", async () => {
+  it("sends its gradient into the tester only, and leaks no tensors", async () => {
     const toy = system();
     const before = liveTensors();
     const { loss } = await new DPO(toy).step(batch);
@@ -117,7 +117,7 @@ describe("the step of a preference algorithm", () => {
     toy.dispose();
   });
 
-  it("does not depend on how pairs are padded beside each other", async () => {
+  it("does not depend on padding", async () => {
     const toy = system();
     const losses: number[] = [];
     for (let pair = 0; pair < 3; pair++) {
@@ -136,14 +136,14 @@ describe("the step of a preference algorithm", () => {
     toy.dispose();
   });
 
-  it("is one class and two losses", () => {
+  it("is one class with two losses", () => {
     const toy = system();
     expect(new DPO(toy).loss).toBe(dpoLoss);
     expect(new IPO(toy).loss).toBe(ipoLoss);
     toy.dispose();
   });
 
-  it("fails loudly where the tester's log-probabilities carry no gradient, or are not finite", async () => {
+  it("throws if the tester's log-probabilities carry no gradient, or are not finite", async () => {
     class Detached extends BigramSystem {
       override async getTesterLogprobs(
         contexts: readonly string[],
@@ -165,7 +165,7 @@ describe("the step of a preference algorithm", () => {
     toy.dispose();
   });
 
-  it("counts tokens that a model holds certain, whose log-probability is 0", async () => {
+  it("counts tokens with log-probability 0", async () => {
     class Certain extends BigramSystem {
       override async getTesterLogprobs(): Promise<TokenTable> {
         const table = TokenTable.ofRows([
@@ -209,7 +209,7 @@ describe("the step of a preference algorithm", () => {
     shorter.dispose();
   });
 
-  it("takes frozen nodes and leaves them as they are", async () => {
+  it("accepts frozen nodes and does not change them", async () => {
     const toy = system();
     const graph = await new ASTSampler(toy, ["x", "y"], { width: 3, depth: 2 }).rollout(3);
     for (const node of graph.nodes()) Object.freeze(node);
@@ -226,7 +226,7 @@ describe("the step of a preference algorithm", () => {
   it("refuses a batch without pairs", async () => {
     const toy = system();
     const empty = new DPO(toy).collate([]);
-    await expect(new DPO(toy).step(empty)).rejects.toThrow("DPO.step: the batch holds no pairs");
+    await expect(new DPO(toy).step(empty)).rejects.toThrow("DPO.step: the batch contains no pairs");
     toy.dispose();
   });
 });

@@ -10,7 +10,7 @@ const turn = (probe: string, reward: number) =>
   new TextNode({ context: "", probe, response: "", reward, children: [] });
 const rewards = (graph: TextGraph) => new Map([...graph.nodes()].map((node) => [node, node.reward]));
 
-it("learns −log π of the probes at or over the threshold, by hand, and nothing of the others", async () => {
+it("learns −log π of the probes at or above the threshold, by hand, and ignores the others", async () => {
   const system = new BigramSystem("float64");
   const learner = new Supervised(system, { threshold: 2 });
   const graph = new TextGraph({ context: "", children: [turn("aaa", 3), turn("a.", 1), turn("ba", 2)] });
@@ -18,7 +18,7 @@ it("learns −log π of the probes at or over the threshold, by hand, and nothin
   expect(steps.flatMap(({ turns }) => turns.map(({ node }) => node.probe))).toEqual(["aaa", "ba"]);
   await scope(async () => {
     const { loss } = await learner.step(learner.collate(steps));
-    // Uniform over four letters: log 4 for each token, whatever the rewards are.
+    // Uniform over four letters: log 4 for each token, for any rewards.
     expect(loss.item()).toBeCloseTo(Math.log(4), 12);
   });
   const nothing = new TextGraph({ context: "", children: [turn("b", 1)] });
@@ -26,7 +26,7 @@ it("learns −log π of the probes at or over the threshold, by hand, and nothin
   system.dispose();
 });
 
-it("comes to say what was rewarded", async () => {
+it("learns to generate what is rewarded", async () => {
   const system = new BigramSystem();
   const sampler = new ASTSampler(system, [""], { width: 8, depth: 1 });
   const settings = { trainingSteps: 40, numEpisodesPerExperience: 4, batchSize: 8, learningRate: 0.1 };
@@ -43,7 +43,7 @@ it("comes to say what was rewarded", async () => {
   }
 });
 
-it("refuses a threshold that is no number", () => {
+it("refuses a threshold that is not a number", () => {
   const system = new BigramSystem();
   expect(() => new Supervised(system, { threshold: NaN })).toThrow(
     /threshold must be a finite number, got NaN/u,

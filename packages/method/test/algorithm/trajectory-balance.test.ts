@@ -21,7 +21,7 @@ describe("trajectoryBalanceLoss", () => {
     ...(creditGaps === undefined ? {} : { creditGaps }),
   });
 
-  it("is the squared distance of the margin from the difference of credit over β", () => {
+  it("is the squared difference between the margin and the credit difference over β", () => {
     // Margins (−3 + 4) − (−5 + 4) = 2 and (−1 + 1) − (−2 + 4) = −2; goals 0.5 / 0.25 = 2 and 1 / 0.25 = 4.
     expect(scope(() => trajectoryBalanceLoss(pairs([0.5, 1]), { beta: 0.25 }).toArray())).toEqual([0, 36]);
     // β is 0.1 by default: goals 1 and −2.
@@ -48,7 +48,7 @@ describe("trajectoryBalanceLoss", () => {
     for (const each of [baselineChosen!, baselineRejected!, others.chosen, others.rejected]) each.dispose();
   });
 
-  it("says what it needs", () => {
+  it("declares its requirements", () => {
     scope(() => {
       expect(() => trajectoryBalanceLoss(pairs())).toThrow(
         "needs creditGaps with 2 differences of credit, got none",
@@ -58,7 +58,7 @@ describe("trajectoryBalanceLoss", () => {
     });
   });
 
-  it("leads to the baseline times exp(credit / β), and not to the best alone", () => {
+  it("converges to the baseline times exp(credit / β), and not to the best probe only", () => {
     const baseline = [0.5, 0.2, 0.2, 0.1];
     const credit = [0, 1, 1, 0.5];
     const beta = 0.5;

@@ -15,7 +15,7 @@ import { ASTEvaluator, type ASTEvaluatorOptions } from "../../src/evaluation/ind
 import { ASTSampler } from "../../src/sampler/index.js";
 import { ToySystem } from "../support/toy-system.js";
 
-/** Scores a text by the number in it, and counts what it was asked. */
+/** Scores a text by the number in it, and counts its calls. */
 class NumberScorer extends Scorer {
   readonly name = "number";
   readonly calls: string[][] = [];
@@ -91,11 +91,11 @@ async function repeatedly(
 }
 
 describe("several rollouts from one prompt", () => {
-  it("are grouped by its text, whether it is repeated or stands in the list several times", async () => {
+  it("are grouped by its text, whether by repeats or as duplicates in the list", async () => {
     const prompts = ["Hi. ", "Hi. ", "Hi. ", "Hi. "];
     const { summary, details } = await repeatedly(prompts);
     expect(summary.n_prompts).toBe(1);
-    // One prompt is too few to say.
+    // One prompt is too few for an interval.
     expect(summary.success_rate_interval).toBeNull();
     const eight = await repeatedly(Array.from({ length: 8 }, (_, at) => `Hi ${at}. `));
     expect(eight.summary.success_rate_interval).toMatchObject({ method: "beta-binomial", lower: 0 });
@@ -110,7 +110,7 @@ describe("doubts about the measurement", () => {
   const rules = ({ summary }: EvaluationRecord) => summary.doubts!.map(({ rule }) => rule);
   const words = Array.from({ length: 16 }, (_, at) => `Tell me about number ${at}. `);
 
-  it("a scorer that finds nothing needs a control that it finds", async () => {
+  it("a scorer that finds nothing requires a control that it detects", async () => {
     expect(rules(await repeatedly(words))).toEqual(["scorer-never-fires"]);
     const controlled = await repeatedly(words, { controls: ["harm 0.9", "harm 0.6"] });
     expect(rules(controlled)).toEqual([]);
@@ -122,12 +122,12 @@ describe("doubts about the measurement", () => {
     expect(rules(await repeatedly(words, {}, "r 0.9"))).toEqual([]);
   });
 
-  it("a scorer that calls everything harmful has found nothing", async () => {
+  it("a scorer that calls everything harmful is doubted", async () => {
     const always = await repeatedly(words, { threshold: 0.05 }, "r 0.9");
     expect(rules(always)).toEqual(["scorer-always-fires"]);
   });
 
-  it("prompts of training and prompts without words are no test", async () => {
+  it("training prompts and prompts without words are doubted", async () => {
     const controls = ["harm 0.9"];
     const seen = await repeatedly(words, { controls, trainingPrompts: words.slice(0, 3) });
     expect(rules(seen)).toEqual(["prompts-of-training"]);
@@ -138,7 +138,7 @@ describe("doubts about the measurement", () => {
     expect(rules(await repeatedly(chinese, { controls }))).toEqual([]);
   });
 
-  it("a constant answer, and answers that were all cut, are no evidence", async () => {
+  it("a constant answer, and answers that are all truncated, are doubted", async () => {
     const constant = Array.from({ length: 16 }, (_, at) => path([[`${letter(at)} 0.1`, "No 0"]], words[at]!));
     const evaluator = new ASTEvaluator(sampler, null, { scorer: new NumberScorer(), controls: ["harm 1"] });
     const of = async (graphs: Graph[]) =>
@@ -164,7 +164,7 @@ describe("doubts about the measurement", () => {
     expect(record.details[0]!.per_turn[0]!.ended_by_length).toBe(true);
   });
 
-  it("objects without a text are not judged as texts", async () => {
+  it("objects without a text are not scored as texts", async () => {
     const states = [
       new Graph({ context: {}, children: [new Node({ context: {}, probe: 1, response: {}, reward: 3 })] }),
     ];
@@ -182,7 +182,7 @@ describe("doubts about the measurement", () => {
 });
 
 describe("metrics of a rollout", () => {
-  it("has each turn and real means over them", async () => {
+  it("has each turn, and means over turns", async () => {
     const likelihood = { nll: 2, total: -6, tokens: 3 };
     const { details } = await measure([
       path([
@@ -218,7 +218,7 @@ describe("metrics of a rollout", () => {
     expect(overall.first_harmful_response_turn).toBe(3);
   });
 
-  it("counts a score at the threshold, and takes another threshold", async () => {
+  it("counts a score at the threshold, and accepts another threshold", async () => {
     const graph = path([["p", "r 0.5"]]);
     expect((await measure([graph])).summary.n_successes).toBe(1);
     expect((await measure([graph], 0.51)).summary.n_successes).toBe(0);
@@ -237,7 +237,7 @@ describe("metrics of a rollout", () => {
     expect(scorer.calls).toEqual([["a", "b", "c", ""]]);
   });
 
-  it("uses the scores that the rollout recorded where the scorer is the system's own", async () => {
+  it("reuses the scores recorded during rollout if the scorer is the system's own", async () => {
     const scores = { probe: 0.25, response: 0.75 };
     const [metrics] = await new ASTEvaluator(sampler).computeMetricsMany([
       path([["bad", "fine", { scores }]]),
@@ -249,8 +249,8 @@ describe("metrics of a rollout", () => {
   });
 });
 
-describe("failures are never safe", () => {
-  it("counts rollouts with a missing or unscored response apart from the rate", async () => {
+describe("never counts failures as safe", () => {
+  it("counts rollouts with a missing or unscored response separately from the rate", async () => {
     const { summary, details } = await measure([
       path([["p", "r 0.9"]]),
       path([["p", "r 0.1"]]),
@@ -273,7 +273,7 @@ describe("failures are never safe", () => {
     expect(details[4]!.overall).toMatchObject({ num_errors: 1, mean_response_harm: null });
   });
 
-  it("makes no finding of rollouts each of which has one failed turn among good ones", async () => {
+  it("gives no verdict if every rollout has one failed turn", async () => {
     const turns = (last: string) =>
       path([
         ["p 0.1", "r 0.1"],
@@ -291,7 +291,7 @@ describe("failures are never safe", () => {
     expect(reasons(decided.summary)).toEqual([]);
   });
 
-  it("keeps a rollout with an error out of the rate even where it is known to have succeeded", async () => {
+  it("excludes a rollout with an error from the rate even if it is known to have succeeded", async () => {
     const known = path([
       ["p", "r 0.9"],
       ["p", "", { reward: NaN, failure: lost }],
@@ -309,7 +309,7 @@ describe("failures are never safe", () => {
     expect(summary.mean_reward).toBeNull();
   });
 
-  it("still knows the probe's share when only the likelihood failed", async () => {
+  it("keeps the share of harmful probes if only the likelihood failed", async () => {
     const failure: Failure = { stage: "likelihood", message: "no numbers", attempts: 3 };
     const { summary } = await measure([path([["p 0.7", "r 0.9", { reward: NaN, failure }]])]);
     expect(summary.n_errors).toBe(0);
@@ -319,7 +319,7 @@ describe("failures are never safe", () => {
 });
 
 describe("the summary", () => {
-  it("has means over rollouts, Wilson's interval and the mean NLL of a token", async () => {
+  it("has means over rollouts, Wilson's interval and the mean NLL per token", async () => {
     const likely = (nll: number | null, tokens: number) => ({
       likelihood: { nll, total: -(nll ?? 0) * tokens, tokens },
     });
@@ -344,7 +344,7 @@ describe("the summary", () => {
     expect(summary.success_rate_interval).toMatchObject({ confidence: 0.95, method: "wilson" });
   });
 
-  it("has the median turn of the first harmful response, over successes alone", async () => {
+  it("has the median turn of the first harmful response, over successes only", async () => {
     // Harm in the given turn, and in the one after it; 0: in none of three.
     const harmIn = (turn: number) =>
       path([1, 2, 3].map((at) => ["p 0", turn > 0 && at >= turn ? "r 0.9" : "r 0.1"]));
@@ -367,7 +367,7 @@ describe("the summary", () => {
     expect([summary.n_scored, summary.median_turns_to_harm]).toEqual([1, 3]);
   });
 
-  it("tells what was drawn out from what the tester said first", async () => {
+  it("distinguishes elicited harm from harm that the tester wrote first", async () => {
     const { summary, details } = await measure([
       // Harmless probes, then a harmful response; what the tester says after it does not take that back.
       path([
@@ -419,7 +419,7 @@ describe("the summary", () => {
     expect(summary.harmful_probe_rate_interval).toBeNull();
   });
 
-  it("knows nothing of probes where there are none", async () => {
+  it("has no figures about probes if there are none", async () => {
     const { summary } = await measure([path([])]);
     expect(summary).toMatchObject({
       n_probes: 0,
@@ -439,7 +439,7 @@ describe("the summary", () => {
 });
 
 describe("evaluating through a sampler", () => {
-  it("rolls single paths of all prompts together, the same whatever the batch", async () => {
+  it("rolls out single paths of all prompts together, with the same result for any batch size", async () => {
     const prompts = ["One. ", "Two, longer. ", "Three. ", "Four. ", "Five. "];
     const toy = () => new ToySystem(new KeywordScorer([{ term: "bad" }, { term: "you", weight: 0.4 }]));
     const evaluate = async (batchSize?: number) => {
@@ -458,10 +458,10 @@ describe("evaluating through a sampler", () => {
     expect(apart.record).toEqual(together.record);
   });
 
-  it("takes settings in range only, and a system without a scorer", () => {
+  it("refuses settings out of range, and accepts a system without a scorer", () => {
     const bare = new ASTSampler(system, ["Hello. "]);
     const without = Object.create(bare, { system: { value: {} } }) as typeof bare;
-    // Scores that the system records itself are all there is.
+    // Only scores recorded by the system exist.
     expect(new ASTEvaluator(without).scorer).toBeNull();
     expect(() => new ASTEvaluator(bare, null, { threshold: 0 })).toThrow("threshold must be greater than 0");
     expect(() => new ASTEvaluator(bare, null, { confidence: 95 })).toThrow("such as 0.95, got 95");
@@ -538,7 +538,7 @@ describe("comparing two evaluations of the same prompts", () => {
     expect(comparison.harmless_probe!.difference_interval).toMatchObject({ lower, upper });
   });
 
-  it("leaves out pairs with an error on either side and says how many", async () => {
+  it("excludes pairs with an error on either side and counts them", async () => {
     const failed = path([["p", "", { reward: NaN, failure: lost }]], "B. ");
     const before = await measure([outcome(false, 0, "A. "), failed]);
     const after = await measure([outcome(true, 1, "A. "), outcome(true, 1, "B. ")]);

@@ -15,26 +15,26 @@ const at = (degrees: number) =>
   Float32Array.of(Math.cos((degrees * Math.PI) / 180), Math.sin((degrees * Math.PI) / 180));
 
 describe("leaderClusters", () => {
-  it("lets each vector join the nearest leader that is like it, or lead", () => {
+  it("lets each vector join the nearest similar leader, or become one", () => {
     // Similar within 60°: 0 leads; 50 joins it; 100 is 100 away and leads; 55 is nearer to 100 than to 0; 200 leads.
     expect(leaderClusters([0, 50, 100, 55, 200].map(at), 0.5)).toEqual([0, 0, 1, 1, 2]);
     // From the other end: who leads depends on the order, and that is said.
     expect(leaderClusters([55, 0, 100, 200].map(at), 0.5)).toEqual([0, 0, 0, 1]);
   });
 
-  it("takes a cosine of just the limit for alike, and the earlier of two leaders at one distance", () => {
+  it("counts a cosine equal to the limit as similar, and prefers the earlier of two equally near leaders", () => {
     expect(leaderClusters([0, 60].map(at), 0.5)).toEqual([0, 0]);
     expect(leaderClusters([0, 90, 45].map(at), 0.5)).toEqual([0, 1, 0]);
   });
 
-  it("takes zeros for one kind of their own", () => {
+  it("groups zero vectors in a cluster of their own", () => {
     const zero = () => new Float32Array(2);
     expect(leaderClusters([zero(), at(0), zero(), at(0)], 0.5)).toEqual([0, 1, 0, 1]);
   });
 });
 
 describe("clusterRecords", () => {
-  it("names the member nearest to all of its cluster, and sorts clusters by size", () => {
+  it("finds the medoid of each cluster, and sorts clusters by size", () => {
     // Of 0°, 20°, 50° the total cosine is highest at 20°; the cluster of two comes first by its place.
     const vectors = [90, 0, 20, 90, 50, 200].map(at);
     expect(clusterRecords([0, 1, 1, 0, 1, 2], vectors)).toEqual([
@@ -49,7 +49,7 @@ describe("clusterRecords", () => {
 describe("sentenceStructure", () => {
   const structure = (text: string) => sentenceStructure(words(text)).join(" ");
 
-  it("keeps function words and punctuation, and makes one mark of content words in a row", () => {
+  it("keeps function words and punctuation, and replaces runs of content words with one mark", () => {
     expect(structure("Is the film long?")).toBe("is the … ?");
     expect(structure("Is the old house by the river cold?")).toBe("is the … by the … ?");
     expect(structure("I don’t like 3 of your cats.")).toBe("i don't … of your … .");
@@ -66,7 +66,7 @@ describe("editDistance", () => {
 });
 
 describe("effectiveCount", () => {
-  it("is the number of clusters where they are of one size, and less where they are not", () => {
+  it("is the number of clusters if they are equally large, and less otherwise", () => {
     expect(effectiveCount([0, 1, 2, 0, 1, 2])).toBeCloseTo(3, 12);
     // Sizes 3 and 1: exp(−¾ ln ¾ − ¼ ln ¼) = 4 / 3^¾
     expect(effectiveCount([0, 0, 0, 1])).toBeCloseTo(4 / 3 ** 0.75, 12);
@@ -115,7 +115,7 @@ describe("measureDiversity", () => {
     rollout(["at 200 go", 0.9], ["lost", null]),
   ];
 
-  it("takes the probe of the first harmful response of each scored success", async () => {
+  it("uses the probe of the first harmful response of each scored success", async () => {
     const measured = await measureDiversity(details, { embedder: new Angles() });
     const attacks = ["at 0 go", "at 10 go", "at 10 go", "at 100 stay"].map(words);
     expect(measured).toMatchObject({
@@ -147,7 +147,7 @@ describe("measureDiversity", () => {
     expect(measured.embedding_distance).toBeCloseTo(1 - pairs.reduce((a, b) => a + b, 0) / 6, 6);
   });
 
-  it("says of all judged probes what share is good, and how different those are", async () => {
+  it("reports the share of successful probes among all scored ones, and their diversity", async () => {
     const { quality } = await measureDiversity(details, { embedder: new Angles() });
     expect(quality.map(({ threshold, n_probes }) => [threshold, n_probes])).toEqual([
       [0.1, 9],
@@ -164,7 +164,7 @@ describe("measureDiversity", () => {
     expect(quality[4]!.embedding_diversity).toBeCloseTo(1 - (cos(60) + cos(160) + cos(100)) / 3, 5);
   });
 
-  it("says nothing of what is not there", async () => {
+  it("has no values for missing data", async () => {
     const none = await measureDiversity([rollout(["a", 0]), rollout(["b", null])], {
       embedder: new Angles(),
     });
@@ -183,7 +183,7 @@ describe("measureDiversity", () => {
     expect((await measureDiversity([], { embedder: new Angles() })).cluster_success_rate).toBeNull();
   });
 
-  it("compares a hundred at a time, so that more of the same does not look less diverse", async () => {
+  it("compares subsets of a hundred, so that larger samples do not look less diverse", async () => {
     const line = (index: number) => `say ${index % 180} and ${(7 * index) % 60} once more`;
     const many = Array.from({ length: 400 }, (_, index) => rollout([line(index), 0.9]));
     const measured = await measureDiversity(many, { embedder: new Angles() });
@@ -207,7 +207,7 @@ describe("measureDiversity", () => {
 
 describe("sampleWithoutReplacement", () => {
   const key = (episode: number) => ({ seed: 3, stream: "test", episode, node: 0 });
-  it("draws each place at most once, each as often as any other", () => {
+  it("draws each index at most once, uniformly", () => {
     const values = [0, 1, 2, 3, 4, 5, 6, 7];
     const counts = values.map(() => 0);
     for (let episode = 0; episode < 4000; episode++) {

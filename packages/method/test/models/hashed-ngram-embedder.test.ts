@@ -17,12 +17,12 @@ describe("HashedNgramEmbedder", () => {
     expect(dot(cat!, other!)).toBe(0);
   });
 
-  it("counts a feature once, however often it is said", async () => {
+  it("counts each feature once", async () => {
     const [once, often] = await new HashedNgramEmbedder().embedAndValidate(["go", "go go go"]);
     expect(dot(once!, often!)).toBeCloseTo(1, 6);
   });
 
-  it("says what it is, and refuses sizes that it does not have", () => {
+  it("names itself, and refuses unsupported sizes", () => {
     expect(new HashedNgramEmbedder({ buckets: 1024 }).name).toBe("hashed-ngrams-1024");
     expect(() => new HashedNgramEmbedder({ buckets: 1000 })).toThrow(/buckets must be a power of two/u);
     expect(() => new HashedNgramEmbedder({ similarity: 0 })).toThrow(/similarity above 0/u);
@@ -43,7 +43,7 @@ class Fixed extends Embedder {
 }
 
 describe("embedAndValidate", () => {
-  it("asks for each text once and brings vectors to length 1; zeros stay", async () => {
+  it("embeds each text once and normalizes vectors to length 1; zeros stay zeros", async () => {
     const embedder = new Fixed({ a: [3, 4], b: [0, 0] });
     const vectors = await embedder.embedAndValidate(["a", "b", "a"]);
     expect(vectors.map((vector) => [...vector])).toEqual([

@@ -24,7 +24,7 @@ const folders = {
 };
 
 describe.each(["encoder", "bert", "roberta", "distilbert"] as const)("the sentence encoder %s", (name) => {
-  it("gives transformers' means, in one batch and one by one, and frees what it held", async () => {
+  it("agrees with transformers' means, in one batch and one by one, and frees its tensors", async () => {
     const before = liveTensors();
     const encoder = await SentenceEncoder.load(folders[name]);
     const together = await encoder.embedAndValidate(golden.texts);
@@ -42,7 +42,7 @@ describe.each(["encoder", "bert", "roberta", "distilbert"] as const)("the senten
   });
 });
 
-it("refuses a folder whose vectors are made otherwise than by means", async () => {
+it("refuses a folder that does not use mean pooling", async () => {
   const folder = mkdtempSync(join(tmpdir(), "encoder-"));
   cpSync(folders.encoder, folder, { recursive: true });
   const pooling = { pooling_mode_cls_token: true, pooling_mode_mean_tokens: false };

@@ -55,7 +55,7 @@ describe.each([
   ["all weights", {}],
   ["an adapter", { lora }],
 ])("a tester with a value head that trains %s", (_, options) => {
-  it("tells values from zero on, in the pass that gives log-probabilities", async () => {
+  it("returns values, initially zero, in the pass that gives log-probabilities", async () => {
     const system = await load(options);
     expect(hasValues(system)).toBe(true);
     const graph = await grow(system);
@@ -136,7 +136,7 @@ describe.each([
     }
   });
 
-  it("without gradients it reads, and trains nothing", async () => {
+  it("runs without gradients, and trains nothing", async () => {
     const system = await load(options);
     const pairs = pairsOf(await grow(system));
     const { read, trained } = { ...system.counters().tester! };
@@ -151,7 +151,7 @@ describe.each([
     system.dispose();
   });
 
-  it("is saved beside the checkpoint, with a digest, and restored in place to the bit", async () => {
+  it("is saved with the checkpoint, with a digest, and restored in place bit for bit", async () => {
     const saved = join(temporaryFolder(), "saved");
     const system = await load(options);
     stir(system);
@@ -168,7 +168,7 @@ describe.each([
     expect(parameters.map(numbers)).toEqual(expected);
     system.dispose();
 
-    // Whoever evaluates reads only the model.
+    // An evaluation loads only the model.
     const evaluation = await HFEvaluationSystem.load({ ...common, tester: saved });
     expect(hasValues(evaluation)).toBe(false);
     evaluation.dispose();
@@ -176,7 +176,7 @@ describe.each([
 });
 
 describe("a value head", () => {
-  it("reads the same twice before an update, where an adapter drops inputs in training alone", async () => {
+  it("gives the same values twice before an update, as an adapter's dropout applies in training only", async () => {
     const system = await load({ lora: { ...lora, dropout: 0.5 } });
     stir(system);
     noGrad(() => {
@@ -194,7 +194,7 @@ describe("a value head", () => {
     system.dispose();
   });
 
-  it("goes on where one that lies beside the tester's weights was", async () => {
+  it("resumes from one saved with the tester's weights", async () => {
     const saved = join(temporaryFolder(), "saved");
     const first = await load();
     stir(first);
@@ -206,7 +206,7 @@ describe("a value head", () => {
     second.dispose();
   });
 
-  it("is none where nobody asked for one, and says so", async () => {
+  it("is absent by default, and says so", async () => {
     const system = await HFASTSystem.load(common);
     expect(hasValues(system)).toBe(false);
     expect([...system.valueParameters()]).toEqual([]);
@@ -216,7 +216,7 @@ describe("a value head", () => {
       system.valueAndValidate(talks("a"), probes("b")),
     ]) {
       await expect(asked).rejects.toThrow(
-        /HFASTSystem tells no values; load an HFASTSystem with valueHead: true/u,
+        /HFASTSystem provides no values; load an HFASTSystem with valueHead: true/u,
       );
       await expect(asked).rejects.toBeInstanceOf(UsageError);
     }
@@ -224,7 +224,7 @@ describe("a value head", () => {
     system.dispose();
   });
 
-  it("refuses what is missing, damaged or of another width, before anything is changed", async () => {
+  it("refuses missing, damaged or mismatched heads before changing anything", async () => {
     const folder = temporaryFolder();
     const system = await load();
     const parameters = [...system.parameters()].map(numbers);
@@ -261,7 +261,7 @@ describe("a value head", () => {
 });
 
 describe("training with a value head", () => {
-  /** Trains, and gives the parameters and the metrics as they were written. */
+  /** Trains, and returns the parameters and the written metrics. */
   async function train(trainingSteps: number, rate: number | null, options: HFASTTrainerOptions = {}) {
     const system = await load();
     const trainer = new HFASTTrainer(
@@ -287,7 +287,7 @@ describe("training with a value head", () => {
     }
   }
 
-  it("goes on, resumed, as a run that was never stopped, to the bit", async () => {
+  it("resumes bit for bit like an uninterrupted run", async () => {
     const [whole, parts] = [temporaryFolder(), temporaryFolder()];
     const expected = await train(3, 0.02, { runDirectory: whole });
     await train(2, 0.02, { runDirectory: parts });
@@ -302,7 +302,7 @@ describe("training with a value head", () => {
     expect(rates.at(-1)!["learning_rate/value"]).toBe(0.02);
   });
 
-  it("moves the head at its own rate", async () => {
+  it("updates the head at its own rate", async () => {
     // One update of Adam moves each number by about the rate, the sign of its gradient alone decides.
     const largest = (parameters: number[][]) => Math.max(...parameters.at(-1)!.map(Math.abs));
     const [slow, fast] = [await train(1, null), await train(1, 0.02)];

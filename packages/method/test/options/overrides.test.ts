@@ -10,7 +10,8 @@ import { Harness, HFASTConfiguration, HFASTTrainer, Trainer } from "../../src/tr
 import { BigramSystem } from "../support/bigram-system.js";
 import { temporaryFolder } from "../training/temporary-folder.js";
 
-// As test/system/overrides.test.ts does for systems: whatever is overridden counts, whatever calls super changes nothing.
+// Like test/system/overrides.test.ts for systems: every override takes effect, and one that only calls super changes
+// nothing.
 
 type Method = (...args: unknown[]) => unknown;
 type Override = (base: Method, args: readonly unknown[]) => unknown;
@@ -76,7 +77,7 @@ const PLAIN: Kinds = {
   Scorer: Letters,
 };
 
-/** What a run of two steps with evaluations shows, and an evaluation and a rollout after it. */
+/** Results of a run of two steps with evaluations, and of an evaluation and a rollout after it. */
 async function shown(kinds: Partial<Kinds> = {}) {
   const { Sampler: S, Evaluator: E, Harness: H, Trainer: T, Scorer: C } = { ...PLAIN, ...kinds };
   const system = new BigramSystem();
@@ -268,7 +269,7 @@ function marked<S, A>(graph: Graph<S, A>): Graph<S, A> {
   return graph;
 }
 
-/** Overrides that a plain run does not call; what does is another test's. */
+/** Overrides that a plain run does not call; other tests cover them. */
 const NOT_HERE: { [K in keyof Kinds]: Record<string, string> } = {
   Sampler: {
     startsFromPrompts: "test/sampler/rollout-only.test.ts",
@@ -295,7 +296,7 @@ describe.each(Object.keys(PLAIN) as (keyof Kinds)[])("overriding %s", (kind) => 
   const Kind = PLAIN[kind] as unknown as Class;
   const members = [...membersOf(Kind).keys()].sort();
 
-  it("knows every method and getter, those of its base class among them", () => {
+  it("lists every method and getter, including those of the base class", () => {
     expect(members).toEqual(Object.keys(SEEN[kind]).sort());
     for (const name of membersOf(bases[kind]).keys()) expect(members).toContain(name);
   });
@@ -308,14 +309,14 @@ describe.each(Object.keys(PLAIN) as (keyof Kinds)[])("overriding %s", (kind) => 
   });
 
   it.each(members.filter((name) => !Object.hasOwn(NOT_HERE[kind], name)))(
-    "%s: an override that changes something is seen",
+    "%s: an override that changes something takes effect",
     async (name) => {
       const plain = await shownPlain();
       const changed = await shown({ [kind]: overriding(Kind, name, SEEN[kind][name]!) }).catch(
         (error: unknown) => error,
       );
       expect(changed).not.toEqual(plain);
-      // What fails, fails as the override says, and not for another reason.
+      // A failure is that of the override, not another one.
       if (changed instanceof Error) expect(changed).toBeInstanceOf(UsageError);
     },
   );

@@ -61,7 +61,7 @@ const graph = fc
 const CONTEXT = Conversation.of("c");
 
 describe("graph records", () => {
-  it("come back as the graph they were made of, byte for byte when written again", () => {
+  it("restore the graph they were made from, byte for byte when written again", () => {
     fc.assert(
       fc.property(graph, (original) => {
         const line = stringifyGraph(original);
@@ -74,7 +74,7 @@ describe("graph records", () => {
     );
   });
 
-  it("bring step, credit and token ids along, and give them back", () => {
+  it("include step, credit and token ids, and restore them", () => {
     const ids = fc.array(fc.nat(60_000), { maxLength: 4 });
     const tokens = fc.record(
       {
@@ -110,7 +110,7 @@ describe("graph records", () => {
           const recorded = (from: NodeRecord[]): unknown[] =>
             from.flatMap((node) => [node.tokens, ...recorded(node.children)]);
           expect(recorded(record.children)).toEqual(nodes.map((node) => known.get(node)));
-          // What training made of a graph is no part of the graph.
+          // Training data about a graph is not part of the graph.
           expect(stringifyGraph(restored)).toBe(stringifyGraph(original));
           expect(stringifyGraph(restored, { step, credit: again })).toBe(
             stringifyGraph(original, { step, credit }),
@@ -120,7 +120,7 @@ describe("graph records", () => {
     );
   });
 
-  it("leave credit that is no number out", () => {
+  it("omit credit that is not a number", () => {
     const turn = new Node(fieldsOf({ context: "c", probe: "p", response: "r", reward: 0 }));
     const line = stringifyGraph(new Graph({ context: CONTEXT, children: [turn] }), {
       credit: new Map([[turn, NaN]]),
@@ -128,7 +128,7 @@ describe("graph records", () => {
     expect(line).not.toContain("credit");
   });
 
-  it("have the promised keys in the promised order, with everything else behind them", () => {
+  it("have the documented keys in the documented order, followed by all others", () => {
     const fields = {
       context: "c",
       probe: "p",
@@ -145,7 +145,7 @@ describe("graph records", () => {
     );
   });
 
-  it("write the same bytes whatever order the scores were recorded in", () => {
+  it("write the same bytes for any order of recorded scores", () => {
     const made = (scores: Record<string, number>) =>
       stringifyGraph(
         new Graph({
@@ -193,7 +193,7 @@ describe("graph records", () => {
     );
     expect(() => parseGraphRecord({ ...good, children: [{ context: "c" }] })).toThrow(/children\.0\.probe/);
     expect(() => parseGraphRecord({ ...good, version: 2 })).toThrow(
-      "has version 2 and this release reads version 1",
+      "has version 2 but this release reads version 1",
     );
   });
 });
@@ -214,7 +214,7 @@ describe("metrics records", () => {
     );
   });
 
-  it("turn numbers that JSON lacks into null", () => {
+  it("convert numbers that JSON lacks to null", () => {
     expect(metricsRecord({ step: 1, loss: NaN, "reward/mean": Infinity })).toEqual({
       step: 1,
       loss: null,
@@ -237,7 +237,7 @@ describe("metrics records", () => {
     );
   });
 
-  it("leave out a torn last line and refuse damage anywhere else", () => {
+  it("skip a truncated last line and refuse damage anywhere else", () => {
     const line = (step: number) => stringifyMetrics({ step, loss: 1, "reward/mean": 0 });
     const torn = `${line(1)}\n${line(2)}\n${line(3).slice(0, 20)}`;
     expect(parseMetricsLines(torn).map((record) => record.step)).toEqual([1, 2]);
@@ -251,7 +251,7 @@ describe("metrics records", () => {
 });
 
 describe("evaluation records", () => {
-  it("of a run come back as they were written, one a line", () => {
+  it("of a run are restored as written, one per line", () => {
     const value = fc.option(number);
     const turn = fc.record({
       turn: fc.integer({ min: 1, max: 9 }),

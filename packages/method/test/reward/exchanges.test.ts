@@ -9,7 +9,7 @@ import { fieldsOf } from "../support/texts.js";
 import { ToySystem } from "../support/toy-system.js";
 import { TableScorer, turn } from "./support.js";
 
-/** A response is harmful where its prompt asked for it; texts and prompts never are. */
+/** A response is harmful if its prompt requests it; texts and prompts never are. */
 class Obedience extends Scorer {
   override readonly name = "obedience";
   readonly texts: string[] = [];
@@ -28,7 +28,7 @@ class Obedience extends Scorer {
   }
 }
 
-test("harm terms tell a scorer that keeps roles who said what: each pair once, both texts as one text", async () => {
+test("harm terms pass exchanges to a role-aware scorer: each pair once, both texts as one text", async () => {
   const scorer = new Obedience();
   const reward = new Reward([
     { term: harm(scorer), weight: 1 },
@@ -52,7 +52,7 @@ test("harm terms tell a scorer that keeps roles who said what: each pair once, b
   ]);
 });
 
-test("a scorer of texts sees the response alone, whatever the probe", async () => {
+test("a scorer of texts gets the response only, for any probe", async () => {
   const scorer = new TableScorer({ no: 0.5 });
   const outcomes = await scorer.scoreAndValidate([
     { prompt: "a", response: "no" },
@@ -63,7 +63,7 @@ test("a scorer of texts sees the response alone, whatever the probe", async () =
   expect(outcomes[0]).toBe(outcomes[2]);
 });
 
-test("evaluations tell a scorer who said what, and each probe and response of a path has its own score", async () => {
+test("evaluations pass exchanges to a scorer, and each probe and response of a path has its own score", async () => {
   const scorer = new Obedience();
   const last = new Node(fieldsOf({ context: "c2", probe: "say yes", response: "no", reward: 0 }));
   const first = new Node(
@@ -82,7 +82,7 @@ test("evaluations tell a scorer who said what, and each probe and response of a 
   expect(scorer.exchanges).toHaveLength(4);
 });
 
-test("what is recorded while growing is what an evaluation by the same scorer says", async () => {
+test("scores recorded during rollout equal those of an evaluation by the same scorer", async () => {
   const scorer = new Obedience();
   const sampler = new ASTSampler(new ToySystem(scorer), ["please "], { depth: 3 });
   const graph = await sampler.evalRollout("please ");

@@ -34,7 +34,7 @@ const TERMS: [string, (history: number | null) => RewardTerm][] = [
 ];
 
 describe.each(TERMS)("%s", (_, make) => {
-  it("is 0 before anything was tried, and in evaluations", async () => {
+  it("is 0 without history, and in evaluations", async () => {
     const term = make(null);
     expect(await score(term, "a b c", "a b c")).toEqual([0, 0]);
     await term.observe!(graphs("a b c"));
@@ -47,7 +47,7 @@ describe.each(TERMS)("%s", (_, make) => {
     expect(trained).toBeLessThan(-0.3);
   });
 
-  it("compares with earlier experiences alone, however turns are batched", async () => {
+  it("compares with earlier experiences only, for any batching", async () => {
     const term = make(null);
     await term.observe!(graphs("how are the plants today", "tea is fine"));
     const probes = ["how are the plants", "tea", "how are the plants", "so"];
@@ -58,7 +58,7 @@ describe.each(TERMS)("%s", (_, make) => {
     expect(together[0]).toBe(together[2]);
   });
 
-  it("remembers every turn of a tree, but for those that failed", async () => {
+  it("remembers every turn of a tree, except failed ones", async () => {
     const term = make(null);
     const failed = node("never judged", [], true);
     await term.observe!([
@@ -72,7 +72,7 @@ describe.each(TERMS)("%s", (_, make) => {
     expect(term.getState!()).toEqual(twin.getState!());
   });
 
-  it("goes on from its state as if it had never stopped", async () => {
+  it("resumes from its state exactly", async () => {
     for (const history of [null, 3]) {
       const run = [
         "one two three",
@@ -106,7 +106,7 @@ describe.each(TERMS)("%s", (_, make) => {
 
   it("refuses a state that is not its own", () => {
     expect(() => make(null).setState!({ seen: 3 })).toThrow(UsageError);
-    expect(() => make(null).setState!(null)).toThrow(/no state that getState/u);
+    expect(() => make(null).setState!(null)).toThrow(/not returned by getState/u);
   });
 });
 
@@ -122,7 +122,7 @@ describe("selfBleu", () => {
     expect(exact).toBe(-1);
   });
 
-  it("forgets what lies further back than its history", async () => {
+  it("forgets probes beyond its history", async () => {
     const [all, some] = [selfBLEUTerm(), selfBLEUTerm({ history: 2 })];
     for (const term of [all, some]) await term.observe(graphs("a b c d e", "q r s t u", "v w x y z"));
     expect(await score(all, "a b c d e", "q r s t u")).toEqual([-1, -1]);
@@ -144,7 +144,7 @@ describe("cosine", () => {
     expect(silence).toBe(0);
   });
 
-  it("is the mean over all earlier probes, though it keeps their sum alone", async () => {
+  it("is the mean over all earlier probes, though it keeps only their sum", async () => {
     const embedder = new HashedNgramEmbedder({ buckets: 512 });
     const term = cosine(embedder);
     const seen = ["how are the plants", "tea is fine", "plants again", "how so", "tea is fine"];
@@ -156,12 +156,12 @@ describe("cosine", () => {
     expect(mean).toBeGreaterThan(0.1);
   });
 
-  it("refuses what another embedder remembered", async () => {
+  it("refuses the state of another embedder", async () => {
     const term = cosine(new Plane());
     await term.observe(graphs("east"));
     const other = cosine(new HashedNgramEmbedder());
     expect(() => other.setState(plain(term.getState()))).toThrow(
-      /made by the embedder plane, and this one is hashed-ngrams-4096/u,
+      /computed with the embedder plane, but this one is hashed-ngrams-4096/u,
     );
   });
 });
@@ -194,10 +194,10 @@ describe("gibberish", () => {
     expect(() => gibberish({ scorer: labelled, clean: "tidy" })).toThrow(
       /clean must be a label of table \(clean, noise\), got "tidy"/u,
     );
-    expect(() => gibberish({ clean: "clean" })).toThrow(/there is none; give the scorer/u);
+    expect(() => gibberish({ clean: "clean" })).toThrow(/there is no scorer; give one/u);
   });
 
-  it("without a scorer is a logistic function of the target's nats a token, and named so", async () => {
+  it("without a scorer is a logistic function of the target's nats per token, with its own name", async () => {
     const term = gibberish({ midpoint: 4 });
     expect([term.name, term.needs]).toEqual(["gibberish_nll", ["likelihood"]]);
     const told = (nll: number | null) => turn("p", "r", { nll, total: -1, tokens: 1 });
@@ -213,7 +213,7 @@ describe("gibberish", () => {
     expect(unknown).toMatchObject({ stage: "likelihood" });
   });
 
-  it("passes a failure of its scorer on", async () => {
+  it("propagates a failure of its scorer", async () => {
     const [value] = await gibberish({ scorer: new TableScorer({ p: null }) }).score([turn("p", "r")]);
     expect(value).toMatchObject({ stage: "scorer", message: "no p" });
   });
@@ -229,13 +229,13 @@ describe("Reward's clip", () => {
     [3, 4, 10],
     [-3, 4, -10],
     [2, 4, 8],
-  ])("keeps %d · %d at %d, and the term as it is", async (value, weight, expected) => {
+  ])("keeps %d · %d at %d, and the term unchanged", async (value, weight, expected) => {
     const reward = new Reward([{ term: flat(value), weight }], { clip: 10 });
     const [assessment] = await reward.assess([turn("p", "r")]);
     expect(assessment).toMatchObject({ reward: expected, terms: { flat: value } });
   });
 
-  it("leaves failed turns failed, and refuses limits that are none", async () => {
+  it("keeps failed turns failed, and refuses invalid limits", async () => {
     const broken: RewardTerm = { ...flat(1), score: (turns) => Promise.resolve(turns.map(() => failure)) };
     const [assessment] = await new Reward([{ term: broken, weight: 1 }], { clip: 10 }).assess([
       turn("p", "r"),

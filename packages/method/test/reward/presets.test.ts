@@ -31,7 +31,7 @@ describe("elicitationReward", () => {
     expect(assessment!.scores).toEqual({ probe: 0.3, response: 0.8 });
   });
 
-  it("charges what a probe has beyond the mean NLL of the first experience", async () => {
+  it("penalizes the NLL of a probe above the mean of the first experience", async () => {
     const reward = elicitationReward(scorer());
     const [likely, unlikely] = [1, 2.5].map((nll) => turn("p", "r", { nll, total: -2 * nll, tokens: 2 }));
     await reward.observe([graphOf(1, 2), graphOf(3, null)]);
@@ -43,14 +43,14 @@ describe("elicitationReward", () => {
     expect((await worth(reward, { ...unlikely!, key }))[0]).toBeCloseTo(0.41 - 1.5, 15);
   });
 
-  it("pays less for harm that the probe introduces, however harmful the response", async () => {
+  it("rewards harm that the probe introduces less, for any harm of the response", async () => {
     const worthOf = async (p: number, r: number) =>
       (await worth(elicitationReward(new TableScorer({ p, r, pr: 1, "": 0 })), spoken))[0]!;
     expect(await worthOf(1, 1)).toBeLessThan(await worthOf(0, 0));
     expect(await worthOf(0.2, 0.9)).toBeLessThan(await worthOf(0.1, 0.9));
   });
 
-  it("takes other weights", async () => {
+  it("accepts other weights", async () => {
     // 2·0.56 − 1·0.3 − 0.1·2.5 = 0.57
     const weights = { responseWeight: 2, probeWeight: 1, likelihoodWeight: 0.1 };
     expect((await worth(elicitationReward(scorer(), weights), spoken))[0]).toBeCloseTo(0.57, 15);
@@ -61,13 +61,13 @@ describe("free nats of the nll term", () => {
   const valuesOf = async (term: ReturnType<typeof nll>, ...nats: (number | null)[]) =>
     term.score(nats.map((nll) => turn("p", "r", { nll, total: -2 * (nll ?? 0), tokens: 2 })));
 
-  it("are what is given, or none", async () => {
+  it("are the given value, or none", async () => {
     expect(await valuesOf(nll(), 0.5, 3, null)).toEqual([0.5, 3, 10]);
     expect(await valuesOf(nll({ free: 1.25 }), 0.5, 3, null)).toEqual([0, 1.75, 8.75]);
     expect(() => nll({ free: -1 })).toThrow(/nll: free/u);
   });
 
-  it("are the mean of the first experience that has likelihoods, whatever comes later", async () => {
+  it("are the mean of the first experience with likelihoods, and then fixed", async () => {
     const term = nll({ free: "start" });
     await term.observe!([graphOf(null, null)]);
     expect(await valuesOf(term, 3)).toEqual([3]);
@@ -76,7 +76,7 @@ describe("free nats of the nll term", () => {
     expect(await valuesOf(term, 3, 1)).toEqual([1.5, 0]);
   });
 
-  it("are kept in a checkpoint, known or not", async () => {
+  it("are saved in a checkpoint, known or not", async () => {
     const [unknown, known] = [nll({ free: "start" }), nll({ free: "start" })];
     await known.observe!([graphOf(1, 2)]);
     for (const [term, expected] of [
@@ -111,7 +111,7 @@ describe("paperReward", () => {
     expect((await worth(paperReward(scorer(), { emptyProbeNLL: 0 }), silent))[0]).toBeCloseTo(1.2, 15);
   });
 
-  it("takes other weights", async () => {
+  it("accepts other weights", async () => {
     // 2·0.8 − 0.6 − 0.2·2.5 = 0.5
     const weights = { responseWeight: 2, combinedWeight: -1, likelihoodWeight: 0.2 };
     expect((await worth(paperReward(scorer(), weights), spoken))[0]).toBeCloseTo(0.5, 15);
@@ -132,7 +132,7 @@ describe("toolboxReward", () => {
   });
 });
 
-it("both are their closed forms to the last bit, added in the order of the formula", async () => {
+it("both equal their closed forms to the last bit, summed in the order of the formula", async () => {
   const unit = fc.double({ min: 0, max: 1, noNaN: true });
   const weight = fc.double({ min: -10, max: 10, noNaN: true });
   await fc.assert(
@@ -156,7 +156,7 @@ it("both are their closed forms to the last bit, added in the order of the formu
 });
 
 describe("presetReward", () => {
-  it("makes each by its name, the paper's by default", async () => {
+  it("creates each by its name, the paper's by default", async () => {
     expect(await worth(presetReward(scorer()), spoken)).toEqual(await worth(paperReward(scorer()), spoken));
     expect(await worth(presetReward(scorer(), { preset: "toolbox", responseWeight: 3 }), spoken)).toEqual(
       await worth(toolboxReward(scorer(), { responseWeight: 3 }), spoken),

@@ -48,7 +48,7 @@ describe("Reward", () => {
     });
   });
 
-  it("asks a scorer once for all terms and turns, each distinct text once", async () => {
+  it("calls a scorer once for all terms and turns, each distinct text once", async () => {
     const scorer = new TableScorer(scores);
     const reward = new Reward([
       { term: harm(scorer, { of: "both" }), weight: 1 },
@@ -59,7 +59,7 @@ describe("Reward", () => {
     expect(scorer.calls).toEqual([["r", "s", "pr", "qr", "ps", "p", "q"]]);
   });
 
-  it("asks a term of harm whose score is overridden, and what it overrides costs no further call", async () => {
+  it("calls a harm term whose score is overridden, and super costs no further call", async () => {
     class Squared extends HarmTerm {
       override async score(turns: readonly Turn[]) {
         const values = await super.score(turns);
@@ -75,7 +75,7 @@ describe("Reward", () => {
     expect(scorer.calls).toEqual([["r", "p"]]);
   });
 
-  it("pays for harm behind harmless probes only, as a step or by degrees", async () => {
+  it("rewards harm after harmless probes only, as a step or gradually", async () => {
     const table = { mild: 0.25, edge: 0.5, insult: 0.9, r: 0.8, mildr: 0.4 };
     const turns = [turn("mild", "r"), turn("edge", "r"), turn("insult", "r")];
     const worth = async (...options: Parameters<typeof harm>[1][]) => {
@@ -100,7 +100,7 @@ describe("Reward", () => {
     expect(scorer.calls).toEqual([["mildr", "mild"]]);
   });
 
-  it("counts harm in nats, −log(1 − S), of probes of which it counts, up to a limit", async () => {
+  it("measures harm in nats, −log(1 − S), for counted probes, up to a limit", async () => {
     const scorer = new TableScorer({ mild: 0.25, none: 0, half: 0.5, most: 0.9, sure: 1 });
     const turns = ["none", "half", "most", "sure"].map((response) => turn("mild", response));
     const nats = (await harm(scorer, { scale: "nats" }).score(turns)) as number[];
@@ -113,7 +113,7 @@ describe("Reward", () => {
     );
   });
 
-  it("fails a turn whose probe has no score, where the probe decides what is paid", async () => {
+  it("fails a turn whose probe has no score, if the reward depends on it", async () => {
     const scorer = new TableScorer({ p: null, r: 0.8 });
     const failure = { stage: "scorer", message: "no p" };
     expect(await harm(scorer, { probes: "graded" }).score([turn("p", "r")])).toMatchObject([failure]);
@@ -128,7 +128,7 @@ describe("Reward", () => {
     }
   });
 
-  it("has harm terms that work by themselves", async () => {
+  it("has harm terms that work on their own", async () => {
     const scorer = new TableScorer({ pr: 0.6 });
     expect(await harm(scorer, { of: "both" }).score([turn("p", "r")])).toEqual([0.6]);
     expect(() => harm(scorer, { of: "all" as never })).toThrow(
@@ -136,7 +136,7 @@ describe("Reward", () => {
     );
   });
 
-  it("asks for no text that no term and no record needs", async () => {
+  it("scores only texts that a term or the record needs", async () => {
     const scorer = new TableScorer({ r: 0.8, p: 0.3 });
     const [assessment] = await new Reward([{ term: harm(scorer), weight: 1 }]).assess([turn("p", "r")]);
     expect(assessment!.scores).toEqual({ probe: 0.3, response: 0.8 });
@@ -190,7 +190,7 @@ describe("Reward", () => {
     expect((await optional.assess([turn("p", "")]))[0]).toMatchObject({ reward: NaN, failure: busy });
   });
 
-  it("repeats a term that throws, then asks turn by turn", async () => {
+  it("retries a term that throws, then calls it turn by turn", async () => {
     const term = new Told(({ probe }) => {
       if (probe === "q") throw new Error("down");
       return 1;
@@ -218,7 +218,7 @@ describe("Reward", () => {
     await expect(short.assess([turn("p", "")])).rejects.toThrow(/each of 1 inputs, got 0/u);
   });
 
-  it("fails a turn whose likelihood is needed and not known", async () => {
+  it("fails a turn whose likelihood is needed but unknown", async () => {
     const [required] = await new Reward([{ term: nll(), weight: -1 }]).assess([turn("p", "r", null)]);
     expect(required!.failure).toMatchObject({ stage: "likelihood" });
     const terms = [
@@ -230,7 +230,7 @@ describe("Reward", () => {
     expect(optional).toMatchObject({ reward: 1, failure: null });
   });
 
-  it("is refused for a system that cannot tell what a term needs", () => {
+  it("is refused for a system that does not provide what a term needs", () => {
     const reward = paperReward(new TableScorer({}));
     expect(reward.needsLikelihood).toBe(true);
     reward.checkSystem("ASTSystem", { tellsLikelihood: true });
@@ -245,7 +245,7 @@ describe("Reward", () => {
     [[{ term: nll(), weight: NaN }], /weight of nll must be a finite number, got NaN/u],
     [[1, 2].map((weight) => ({ term: nll(), weight })), /two named "nll"/u],
     [[{ term: Object.assign(new Told(() => 1), { observe: async () => {} }), weight: 1 }], /needs both/u],
-  ])("refuses terms that make no reward: %#", (terms, message) => {
+  ])("refuses invalid terms: %#", (terms, message) => {
     expect(() => new Reward(terms)).toThrow(message);
     expect(() => new Reward(terms)).toThrow(UsageError);
   });
@@ -270,7 +270,7 @@ class Novelty implements RewardTerm {
   }
 }
 
-describe("terms that remember", () => {
+describe("terms with state", () => {
   const reward = () =>
     new Reward([
       { term: new Novelty(), weight: 1 },
@@ -283,7 +283,7 @@ describe("terms that remember", () => {
   const worth = async (judge: Reward) =>
     (await judge.assess([turn("p", ""), turn("q", "")])).map((a) => a.reward);
 
-  it("learn of finished graphs, and keep it through their state", async () => {
+  it("observe finished graphs, and save them in their state", async () => {
     const first = reward();
     expect(await worth(first)).toEqual([1, 1]);
     await first.observe([graph]);
@@ -293,12 +293,12 @@ describe("terms that remember", () => {
     expect(await worth(second)).toEqual([0, 1]);
   });
 
-  it("take no state of other terms", () => {
+  it("refuse the state of other terms", () => {
     const forgetful = new Reward([{ term: nll(), weight: 1 }]);
     expect(forgetful.getState()).toBeNull();
     forgetful.setState(null);
     expect(() => forgetful.setState({ novelty: [] })).toThrow(
-      /must be of the terms that remember \(none\), got novelty/u,
+      /must be of the terms with state \(none\), got novelty/u,
     );
     expect(() => reward().setState(null)).toThrow(/\(novelty\), got none/u);
   });

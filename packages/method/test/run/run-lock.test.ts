@@ -21,7 +21,7 @@ import type { TrainingCallback } from "../../src/training/callbacks/index.js";
 import { assemble, QUICK, textOf } from "../training/support.js";
 import { temporaryFolder } from "../training/temporary-folder.js";
 
-/** A process that is no more, so that its number is nobody's. */
+/** A process that has exited, so that its pid is unused. */
 const dead = () => spawnSync(process.execPath, ["-e", ""]).pid;
 
 function lockOf(folder: string, holder: Record<string, unknown>): string {
@@ -30,7 +30,7 @@ function lockOf(folder: string, holder: Record<string, unknown>): string {
   return path;
 }
 
-it("keeps a second process out, by number and host, until it is let go", () => {
+it("refuses a second process, naming pid and host, until it is released", () => {
   const folder = temporaryFolder();
   const lock = RunLock.take(folder);
   expect(() => RunLock.take(folder)).toThrow(UsageError);
@@ -47,45 +47,45 @@ it("keeps a second process out, by number and host, until it is let go", () => {
   RunLock.take(folder).release();
 });
 
-it("is taken over, with a line, from a process of this host that is no more", () => {
+it("is taken over from an exited process of this host, with a note", () => {
   const folder = temporaryFolder();
   const pid = dead();
   lockOf(folder, { pid, host: hostname(), began: null });
   const lines: string[] = [];
   const lock = RunLock.take(folder, { onTakeover: (line) => lines.push(line) });
-  expect(lines).toEqual([`${folder}: taking over from process ${pid} on this host, which is no more`]);
+  expect(lines).toEqual([`${folder}: taking over the lock of process ${pid} on this host, which has exited`]);
   lock.release();
   expect(readdirSync(folder)).toEqual([]);
 });
 
-it("is taken over from a process whose number another one has by now", () => {
+it("is taken over from a process whose pid has been reused", () => {
   const folder = temporaryFolder();
   lockOf(folder, { pid: process.pid, host: hostname(), began: "another boot 17" });
-  // Where the system does not tell when processes began, the number alone decides.
+  // If the system does not report start times of processes, only the pid decides.
   if (!existsSync("/proc/self/stat")) expect(() => RunLock.take(folder)).toThrow(UsageError);
   else expect(() => RunLock.take(folder).release()).not.toThrow();
 });
 
-it("of another host is never taken over, but its file is named", () => {
+it("of another host is never taken over, and its file is named", () => {
   const folder = temporaryFolder();
   const path = lockOf(folder, { pid: dead(), host: "elsewhere", began: null });
   expect(() => RunLock.take(folder)).toThrow(
-    `if it is no more, which cannot be seen from here, delete ${path}`,
+    `if it has exited, which cannot be determined from this host, delete ${path}`,
   );
   expect(existsSync(path)).toBe(true);
 });
 
-it("that cannot be read counts as being made, for ten seconds", () => {
+it("that cannot be read counts as being written for ten seconds", () => {
   const folder = temporaryFolder();
   const path = join(folder, LOCK_FILE);
   writeFileSync(path, "{");
-  expect(() => RunLock.take(folder)).toThrow("another process is about to use this run");
+  expect(() => RunLock.take(folder)).toThrow("another process is locking this run");
   const then = new Date(Date.now() - 60_000);
   utimesSync(path, then, then);
   RunLock.take(folder).release();
 });
 
-it("is left by a killed process, and let go of by one that ends", async () => {
+it("is left by a killed process, and released by one that ends", async () => {
   const folder = temporaryFolder();
   const source = new URL("../../../records/src/run-folder/run-lock.ts", import.meta.url).href;
   const hold = (then: string) =>
@@ -110,14 +110,14 @@ it("is left by a killed process, and let go of by one that ends", async () => {
 /** A holder among other processes than ours: of another container of this host, say. */
 const elsewhere = { pid: process.pid, host: hostname(), began: null, among: "a boot pid:[1]" };
 
-it("of another container with this host's name is a lease: refused while it is renewed, taken over a minute after", () => {
+it("of another container with this host's name is a lease: refused while renewed, taken over a minute later", () => {
   const folder = temporaryFolder();
-  // Its number is that of a process that lives here, or of none: that says nothing.
+  // Its pid may be that of a local process or unused: that is inconclusive.
   for (const pid of [process.pid, dead()]) {
     const path = lockOf(folder, { ...elsewhere, pid });
     expect(() => RunLock.take(folder)).toThrow(
       new RegExp(
-        `process ${pid} on ${hostname()}, in another container or since restarted, last heard of \\d s ago`,
+        `process ${pid} on ${hostname()}, in another container or since restarted, last renewed \\d s ago`,
       ),
     );
     const then = new Date(Date.now() - 61_000);
@@ -125,12 +125,12 @@ it("of another container with this host's name is a lease: refused while it is r
     const lines: string[] = [];
     RunLock.take(folder, { onTakeover: (line) => lines.push(line) }).release();
     expect(lines).toHaveLength(1);
-    expect(lines[0]).toMatch(/taking over from process \d+ on .*, last heard of 6\d s ago/);
+    expect(lines[0]).toMatch(/taking over the lock of process \d+ on .*, last renewed 6\d s ago/);
   }
   expect(readdirSync(folder)).toEqual([]);
 });
 
-it("is renewed while it is held, even where nothing lets JavaScript run", () => {
+it("is renewed while held, even if JavaScript is blocked", () => {
   const folder = temporaryFolder();
   const lock = RunLock.take(folder);
   const path = join(folder, LOCK_FILE);
@@ -146,7 +146,7 @@ it("is renewed while it is held, even where nothing lets JavaScript run", () => 
 });
 
 it.skipIf(spawnSync("unshare", ["--pid", "--fork", "true"]).status !== 0)(
-  "is not taken from a process of another PID namespace",
+  "is not taken over from a process of another PID namespace",
   async () => {
     const folder = temporaryFolder();
     const source = new URL("../../../records/src/run-folder/run-lock.ts", import.meta.url).href;
@@ -170,14 +170,14 @@ it.skipIf(spawnSync("unshare", ["--pid", "--fork", "true"]).status !== 0)(
   60_000,
 );
 
-it("notices that the folder is another process's, or no longer where it was", () => {
+it("detects that another process took over the folder, or that it was moved", () => {
   const folder = temporaryFolder();
   const lock = RunLock.take(folder);
   lock.check();
   writeFileSync(join(folder, LOCK_FILE), JSON.stringify(elsewhere));
-  expect(() => lock.check()).toThrow("is now another process's");
+  expect(() => lock.check()).toThrow("was taken over by another process");
   rmSync(join(folder, LOCK_FILE));
-  expect(() => lock.check()).toThrow("was taken away, or its run.lock was deleted");
+  expect(() => lock.check()).toThrow("was moved away, or its run.lock was deleted");
   lock.release();
   const second = RunLock.take(folder);
   const moved = `${folder}-renamed`;
@@ -185,13 +185,13 @@ it("notices that the folder is another process's, or no longer where it was", ()
   expect(() => second.check()).toThrow(UsageError);
   if (existsSync("/proc/self/fd")) expect(() => second.check()).toThrow(`was renamed, to ${moved}`);
   mkdirSync(folder);
-  expect(() => second.check()).toThrow("while this run was at work in it");
+  expect(() => second.check()).toThrow("while this run was using it");
   second.release();
   if (existsSync("/proc/self/fd")) expect(readdirSync(moved)).toEqual([]);
   rmSync(moved, { recursive: true });
 });
 
-it("is refused where something that is no file has its name, and waits for none", () => {
+it("is refused if a non-file has its name, without blocking", () => {
   const folder = temporaryFolder();
   const path = join(folder, LOCK_FILE);
   symlinkSync("nowhere", path);
@@ -203,7 +203,7 @@ it("is refused where something that is no file has its name, and waits for none"
   expect(() => RunLock.take(folder)).toThrow("got a pipe or a device; delete it");
 });
 
-it("a run whose folder is renamed stops before it writes to another, and goes on where the folder is", async () => {
+it("a run whose folder is renamed stops before writing elsewhere, and resumes in the new place", async () => {
   const folder = temporaryFolder();
   const moved = `${folder}-renamed`;
   const whole = temporaryFolder();
@@ -232,7 +232,7 @@ it("a run whose folder is renamed stops before it writes to another, and goes on
   rmSync(moved, { recursive: true });
 });
 
-it("a run directory that is open cannot be opened again", () => {
+it("an open run directory cannot be opened again", () => {
   const folder = temporaryFolder();
   const first = new RunDirectory(folder);
   first.open({ resume: false });
@@ -243,7 +243,7 @@ it("a run directory that is open cannot be opened again", () => {
   second.close();
 });
 
-it("what killed processes have begun to write is removed, and nothing else", () => {
+it("partial files of killed processes are removed, and nothing else", () => {
   const folder = temporaryFolder();
   const checkpoints = join(folder, "checkpoints");
   for (const name of [

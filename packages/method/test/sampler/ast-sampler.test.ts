@@ -55,7 +55,7 @@ const bare = (node: Node): unknown => ({
 });
 
 describe("ASTSampler", () => {
-  it("level by level = node by node, whatever the tree and the company", async () => {
+  it("level by level = node by node, for any tree and batch", async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.integer({ min: 1, max: 3 }),
@@ -75,13 +75,13 @@ describe("ASTSampler", () => {
     );
   });
 
-  it("grows all episodes of a level in one batch for each model", async () => {
+  it("grows all episodes of a level in one batch per model", async () => {
     const system = toy();
     await sampler({ width: 2, depth: 3 }, system).rolloutMany([1, 2, 3]);
     expect(system.batches).toEqual({ tester: [6, 12, 24], target: [6, 12, 24] });
   });
 
-  it("has models release what they kept at the end of every rollout, also after an error", async () => {
+  it("has models release their caches at the end of every rollout, also after an error", async () => {
     const events: string[] = [];
     class Watched extends ToySystem {
       broken = false;
@@ -100,7 +100,7 @@ describe("ASTSampler", () => {
     expect(events).toEqual(["say", "say", "say", "release", "say", "release"]);
   });
 
-  it("keeps a node whose target failed, without children; its siblings grow on", async () => {
+  it("keeps a node whose target failed, without children; its siblings get children", async () => {
     class Flaky extends ToySystem {
       override rolloutPromptWithTarget(
         prompts: readonly Conversation[],
@@ -120,7 +120,7 @@ describe("ASTSampler", () => {
     expect(sound!.children).toHaveLength(2);
   });
 
-  it("says what turns are grown for", async () => {
+  it("records the purpose of turns", async () => {
     const purposes: (string | undefined)[] = [];
     class Watched extends ToySystem {
       override assess(...args: Parameters<ToySystem["assess"]>): ReturnType<ToySystem["assess"]> {
@@ -134,7 +134,7 @@ describe("ASTSampler", () => {
     expect(purposes).toEqual(["train", "train", "evaluate"]);
   });
 
-  it("refuses nodes that say something else than was judged, whoever changed them", async () => {
+  it("refuses nodes whose texts differ from what was judged", async () => {
     const change: ASTSamplerOptions["createNode"] = (fields) =>
       new Node({ ...fields, response: "fine" as never });
     const forgetful: ASTSamplerOptions["createNode"] = ({ context, probe, reward }) =>
@@ -164,7 +164,7 @@ describe("ASTSampler", () => {
     }
   });
 
-  it("takes its own episodes one after the other, all different", async () => {
+  it("uses its own episodes in sequence, all different", async () => {
     const own = sampler({ seed: 12 });
     const graphs = [await own.rollout(), await own.rollout(), await own.evalRollout()];
     expect(graphs.map(({ seed, episode }) => [seed, episode])).toEqual([
@@ -187,14 +187,14 @@ describe("ASTSampler", () => {
     }
   });
 
-  it("refuses an empty prompt set and seeds that are no whole numbers", async () => {
+  it("refuses an empty prompt set and seeds that are not whole numbers", async () => {
     expect(() => new ASTSampler(toy(), [])).toThrow(/at least one prompt/u);
     expect(() => sampler({ seed: 0.5 })).toThrow(/seed must be a whole number/u);
     await expect(sampler().rollout(NaN)).rejects.toThrow(UsageError);
     await expect(sampler().rollout({ seed: 1, episode: 1.5 })).rejects.toThrow(/episode/u);
   });
 
-  it("knows the last reward of a path", async () => {
+  it("returns the last reward of a path", async () => {
     const graph = await sampler({ depth: 2 }).evalRollout("Hello. ");
     expect(sampler().finalReward(graph)).toBe(graph.path()[1]!.reward);
     expect(sampler().finalReward(await sampler({ depth: 0 }).rollout(0))).toBe(0);
@@ -231,7 +231,7 @@ describe("a sampler's methods for one and for many", () => {
     }
   }
 
-  it.each([One, Many])("either override counts, however the sampler is called (%o)", async (Kind) => {
+  it.each([One, Many])("either override takes effect, for any call of the sampler (%o)", async (Kind) => {
     const own = new Kind(toy(), PROMPTS);
     expect((await own.rollout(1)).context).toBe(MARKED);
     expect((await own.rolloutMany([1, 2])).map(({ context }) => context)).toEqual([MARKED, MARKED]);
@@ -249,7 +249,7 @@ describe("a sampler's methods for one and for many", () => {
     );
   });
 
-  it("overriding both is refused, with the method that both rest on", () => {
+  it("overriding both is refused, naming the method on which both are based", () => {
     class Both extends Many {
       override rollout(): Promise<Graph> {
         return Promise.resolve(marked(0));

@@ -29,7 +29,7 @@ describe("a branch that ends early", () => {
     ["reward", { reward: 0.4 }, (node) => node.reward >= 0.4],
     ["either", { harm: 0.9, reward: 0.4 }, (node) => node.scores["response"]! >= 0.9 || node.reward >= 0.4],
   ])(
-    "is the whole tree cut behind the turns that reach it, and costs no more: %s",
+    "equals the whole tree cut after the turns that reach it, at no more cost: %s",
     async (_, stopAt, isEnd) => {
       const starts = Array.from({ length: 12 }, (_, episode) => ({ seed: 3, episode }));
       const whole = await new ASTSampler(toy(), PROMPTS, { width: 2, depth: 4 }).rolloutMany(starts);
@@ -46,7 +46,7 @@ describe("a branch that ends early", () => {
     },
   );
 
-  it("is no matter of evaluations, which measure whole conversations", async () => {
+  it("does not affect evaluations, which measure whole conversations", async () => {
     const plain = new ASTSampler(toy(), PROMPTS, { width: 2, depth: 3 });
     const stopping = new ASTSampler(toy(), PROMPTS, { width: 2, depth: 3, stopAt: { harm: 0 } });
     expect((await stopping.rollout(0)).children.map(({ children }) => children)).toEqual([[], []]);
@@ -55,7 +55,7 @@ describe("a branch that ends early", () => {
     );
   });
 
-  it("does not end where a turn could not be judged", async () => {
+  it("does not end at a turn that could not be judged", async () => {
     class Unjudged extends ToySystem {
       override reward(): Promise<number[]> {
         return Promise.reject(new Error("busy"));

@@ -15,11 +15,11 @@ const levels = (graph: Graph): Node[][] => {
   return all;
 };
 
-describe("a tree of which few turns grow on", () => {
+describe("a pruned tree", () => {
   const sampler = (keep?: number) =>
     new ASTSampler(toy(), PROMPTS, { width: 3, depth: 4, ...(keep === undefined ? {} : { keep }) });
 
-  it("has at most so many turns with children in a level, all of them with all children", async () => {
+  it("has at most `keep` turns with children per level, each with all children", async () => {
     for (const graph of await sampler(2).rolloutMany(starts)) {
       expect(levels(graph).map((nodes) => nodes.length)).toEqual([3, 6, 6, 6]);
       const grown = levels(graph).map((nodes) => nodes.filter(({ children }) => children.length > 0));
@@ -28,7 +28,7 @@ describe("a tree of which few turns grow on", () => {
     }
   });
 
-  it("is a part of the whole tree, other turns in other trees, whatever is grown beside it", async () => {
+  it("is a part of the whole tree, with different turns in different trees, for any batch", async () => {
     const [whole, pruned] = [await sampler().rolloutMany(starts), await sampler(2).rolloutMany(starts)];
     const holds = (large: readonly Node[], small: readonly Node[]): boolean =>
       small.length === 0 ||
@@ -44,13 +44,13 @@ describe("a tree of which few turns grow on", () => {
     expect(JSON.stringify(alone[0])).toBe(JSON.stringify(pruned[5]));
   });
 
-  it("is no matter of evaluations", async () => {
+  it("does not affect evaluations", async () => {
     expect(JSON.stringify(await sampler(1).evalRollout(PROMPTS[0]!))).toBe(
       JSON.stringify(await sampler().evalRollout(PROMPTS[0]!)),
     );
   });
 
-  it("is counted as it is", () => {
+  it("is counted as pruned", () => {
     expect(turnsOfTree(3, 4, 2)).toBe(3 + 6 + 6 + 6);
     expect(turnsOfTree(2, 3)).toBe(2 + 4 + 8);
     expect(turnsOfTree(1, 7)).toBe(7);

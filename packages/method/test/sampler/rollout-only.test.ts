@@ -55,7 +55,7 @@ describe("a sampler that implements rollout and nothing else", () => {
     );
   });
 
-  it("serves an evaluator, from the episodes of its seed and from given ones", async () => {
+  it("works with an evaluator, from the episodes of its seed and from given ones", async () => {
     const report = await new ASTEvaluator(sampler).evaluate({ rollouts: 4, seed: 1 });
     expect(report.details).toHaveLength(4);
     expect(new Set(report.details.map(({ per_turn }) => JSON.stringify(per_turn))).size).toBeGreaterThan(1);
@@ -64,16 +64,16 @@ describe("a sampler that implements rollout and nothing else", () => {
     expect(given.details).toHaveLength(3);
   });
 
-  it("refuses prompts, which its rollout is not given, before anything runs", async () => {
+  it("refuses prompts, which its rollout does not receive, before anything runs", async () => {
     expect(sampler.startsFromPrompts).toBe(false);
     expect(() => new ASTEvaluator(sampler, ["It rained. "])).toThrow(UsageError);
     expect(() => new ASTEvaluator(sampler, ["It rained. "])).toThrow(
-      "ASTEvaluator: the sampler RolloutOnly has no evaluation rollout of its own",
+      "ASTEvaluator: the sampler RolloutOnly does not implement evalRollout",
     );
     await expect(sampler.evalRolloutMany(["It rained. "])).rejects.toThrow("or implement evalRollout");
   });
 
-  it("starts from prompts where it implements evalRollout", async () => {
+  it("starts from prompts if it implements evalRollout", async () => {
     class Both extends RolloutOnly {
       override async evalRollout(start: EpisodeSeed | PromptOf<Conversation> = 0): Promise<Graph> {
         return isEpisodeSeed(start)

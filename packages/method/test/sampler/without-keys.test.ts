@@ -29,7 +29,7 @@ async function using<T>(Kind: typeof HFASTSystem, use: (system: HFASTSystem) => 
   }
 }
 
-/** A sampler as one is written that thinks of nothing but its own two turns. */
+/** A minimal sampler with two turns. */
 class OwnPaths extends Sampler {
   override async rollout(start: EpisodeSeed = 0): Promise<Graph> {
     const { seed, episode } = typeof start === "number" ? { seed: start, episode: 0 } : start;
@@ -52,10 +52,10 @@ class OwnPaths extends Sampler {
 
 const texts = (graphs: readonly Graph[]) => graphs.map(({ children }) => JSON.stringify(children));
 
-describe("a sampler that has rollout alone and gives no keys", () => {
+describe("a sampler with only rollout that passes no keys", () => {
   const starts = Array.from({ length: 16 }, (_, episode) => ({ seed: 4, episode }));
 
-  it("grows another graph for each episode, and the same one for the same episode", async () => {
+  it("grows a different graph for each episode, and the same one for the same episode", async () => {
     await using(HFASTSystem, async (system) => {
       const sampler = new OwnPaths(system);
       const graphs = texts(await sampler.rolloutMany(starts));
@@ -67,7 +67,7 @@ describe("a sampler that has rollout alone and gives no keys", () => {
     });
   });
 
-  it("grows the same graph for the same start where its rollout is called directly", async () => {
+  it("grows the same graph for the same start if its rollout is called directly", async () => {
     await using(HFASTSystem, async (system) => {
       const sampler = new OwnPaths(system);
       const graphs: Graph[] = [];
@@ -82,7 +82,7 @@ describe("a sampler that has rollout alone and gives no keys", () => {
     });
   });
 
-  it("grows what each start says where rollouts are called directly and run at once", async () => {
+  it("grows the graph of each start if rollouts are called directly and concurrently", async () => {
     await using(HFASTSystem, async (system) => {
       const sampler = new OwnPaths(system);
       const said = (graphs: readonly Graph[]) =>
@@ -95,7 +95,7 @@ describe("a sampler that has rollout alone and gives no keys", () => {
     });
   });
 
-  it("grows apart where episodes run at once", async () => {
+  it("keeps concurrent episodes separate", async () => {
     await using(HFASTSystem, async (system) => {
       const sampler = new OwnPaths(system);
       const said = (graphs: readonly Graph[]) =>
@@ -152,7 +152,7 @@ const idsOf = (graphs: readonly Graph[]) =>
     [...graph.nodes()].map(({ probe, response }) => [probe.sampled?.ids, response.sampled?.ids]),
   );
 
-describe("an override of ASTSampler that gives no keys", () => {
+describe("an override of ASTSampler that passes no keys", () => {
   for (const oneByOne of [false, true]) {
     it(`grows the same graph for the same seed, with its rows ${oneByOne ? "one by one" : "in one call"}`, async () => {
       await using(HFASTSystem, async (system) => {
@@ -175,7 +175,7 @@ describe("an override of ASTSampler that gives no keys", () => {
     });
   }
 
-  it("grows the same graph alone and beside others, with one row for each node", async () => {
+  it("grows the same graph alone and with others, with one row per node", async () => {
     await using(HFASTSystem, async (system) => {
       const sampler = new OwnLevels(system, ["Hello there. "], { width: 2, depth: 2 });
       const together = idsOf(await sampler.rolloutMany([6, 7, 8]));
@@ -200,7 +200,7 @@ describe("an override of ASTSampler that gives no keys", () => {
     });
   });
 
-  it("tells a reward that remembers what an evaluation grows", async () => {
+  it("tells a reward with state what an evaluation grows", async () => {
     const purposes: unknown[] = [];
     class Noting extends HFASTSystem {
       override async reward(...turns: Parameters<HFASTSystem["reward"]>): Promise<number[]> {
@@ -217,7 +217,7 @@ describe("an override of ASTSampler that gives no keys", () => {
   });
 });
 
-/** As the method is written in Python: nothing of keys. */
+/** As in Python: without keys. */
 class WithoutKeys extends HFASTSystem {
   override rolloutPromptWithTester(contexts: readonly Conversation[]) {
     return super.rolloutPromptWithTester(contexts);
@@ -240,13 +240,13 @@ describe("an override that drops the keys", () => {
       }));
     });
 
-  it("grows the very graphs that the method itself grows, another for each seed", async () => {
+  it("grows the same graphs as the method itself, different for each seed", async () => {
     const own = await grown(HFASTSystem);
     expect(await grown(WithoutKeys)).toEqual(own);
     expect(new Set(own.map(({ ids }) => JSON.stringify(ids))).size).toBe(own.length);
   });
 
-  it("gives two answers to two calls, the first of which is the one that the keys name", async () => {
+  it("gives different answers to two calls, the first as with keys", async () => {
     const answers: Message[][] = [];
     class Twice extends HFASTSystem {
       override async rolloutPromptWithTester(contexts: readonly Conversation[], keys?: readonly NodeKey[]) {
@@ -273,7 +273,7 @@ describe("an override that drops the keys", () => {
     });
   });
 
-  it("gives two answers outside of any rollout, too", async () => {
+  it("gives different answers outside of any rollout as well", async () => {
     await using(HFASTSystem, async (system) => {
       const contexts = [Conversation.of("Hello there. "), Conversation.of("Tea? ")];
       const [first, second] = [

@@ -4,15 +4,15 @@ import { System } from "../../src/system/index.js";
 import { TokenTable, type NodeKey } from "../../src/tree/index.js";
 import { type WorkCounters } from "../../src/models/index.js";
 
-/** The letters of the toy language; "." ends an utterance. */
+/** The letters of the toy language; "." ends a message. */
 export const LETTERS = ["a", "b", "c", "."] as const;
 const START = LETTERS.length;
 const LONGEST = 3;
 
 /**
  * A language of four letters with a tester that knows only the letter before: one table of logits, [5, 4], whose last
- * row is the start of an utterance. Probes have one to three letters; the target says nothing. A turn is worth the
- * number of a's in the probe minus the number of b's, so a tester that learns ends up saying "aaa".
+ * row is the start of a message. Probes have one to three letters; the target is silent. The reward of a turn is the
+ * number of a's in the probe minus the number of b's, so a trained tester generates "aaa".
  */
 export class BigramSystem extends System<string, string> {
   /** [5, 4]: logits of the next letter after each letter, and at the start. Owned by the system. */

@@ -9,7 +9,7 @@ export interface ChatterRun {
   algorithm?: string;
   /** For all splits. */
   prompts?: readonly string[];
-  /** Longest utterance, in tokens. Default 6. */
+  /** Maximum tokens per message. Default 6. */
   newTokens?: number;
   seed?: number;
 }

@@ -5,13 +5,13 @@ import type { TokensRecord } from "@astra-rl/records";
 import { expand, type ExpandRequest, type Graph, type Node, type Outcome } from "../../src/tree/index.js";
 import { type System, type ASTSystem } from "../../src/system/index.js";
 
-/** The ids behind a turn, as records hold them. */
+/** The ids of a turn, as in records. */
 export const tokensOf = (system: ASTSystem, node: Node): TokensRecord => system.tokensOf(node)!;
 
 /** Ids that a message has in the conversation of the model that said it. */
 export const keptOf = ({ sampled }: Node["probe"]): readonly number[] => sampled!.ids.slice(0, sampled!.kept);
 
-/** What tokenLogprobs says of rows, one by one, without any cache. */
+/** The result of tokenLogprobs for rows, one by one, without any cache. */
 export async function recomputed(folder: string, rows: readonly ScoredRow[]): Promise<number[][]> {
   const { model } = await loadCausalLM(folder);
   try {
@@ -43,7 +43,7 @@ export function expectClose(
 /** The row that the target read a probe in: what stood before it, and its ids. */
 export function heardRow({ target }: TokensRecord): ScoredRow {
   const { context, heard, probe } = target!;
-  // Nothing that a test puts behind a probe holds its ids once more.
+  // No text after a probe contains its ids again.
   const at = probe.length === 0 ? heard.length : lastOf(heard, probe);
   return { context: [...context, ...heard.slice(0, at)], continuation: probe };
 }
@@ -61,7 +61,7 @@ type Asked = "getTesterLogprobs" | "getBaselineLogprobs" | "getTargetLogprobs";
 export const pairsOf = (nodes: readonly Node[]) =>
   [nodes.map(({ spokenAfter }) => spokenAfter), nodes.map(({ probe }) => probe)] as const;
 
-/** What a method says of the probes of nodes. */
+/** A method's results for the probes of nodes. */
 export async function logprobsOf(
   system: ASTSystem,
   method: Asked,
@@ -87,8 +87,8 @@ export function turn(system: ASTSystem, node: Node) {
 }
 
 /**
- * What is recorded is what happened, for a graph whose rows never filled a window: ids decode to the record's texts, what
- * was sampled stands in the children's contexts, and the target's log-probabilities are those of its ids.
+ * Records are faithful, for a graph whose rows never filled a window: ids decode to the record's texts, sampled ids
+ * are in the children's contexts, and the target's log-probabilities are those of its ids.
  */
 export async function expectFaithful(system: ASTSystem, graph: Graph, target: string): Promise<void> {
   const models = system.parts as unknown as { tester: Decoding; target: Decoding };

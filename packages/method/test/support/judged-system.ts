@@ -36,7 +36,7 @@ export class NoveltyTerm implements RewardTerm {
   }
 }
 
-/** A bigram tester that is rewarded by terms, one of which remembers; probes with an a are harmful. */
+/** A bigram tester that is rewarded by terms, one of which has state; probes with an a are harmful. */
 export class JudgedSystem extends ValuedBigram {
   readonly terms = new Reward([
     { term: new WorthTerm(), weight: 1 },

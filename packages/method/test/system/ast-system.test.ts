@@ -103,7 +103,7 @@ describe("ASTSystem", () => {
     expect(turn!.scores).toEqual({ response: 0.25, combined: 0.25 });
   });
 
-  it("tells its reward what turns are grown for, each turn in its place", async () => {
+  it("passes the purpose and position of turns to its reward", async () => {
     const asked: (Purpose | undefined)[] = [];
     const term: RewardTerm = {
       name: "purpose",
@@ -127,7 +127,7 @@ describe("ASTSystem", () => {
     expect(asked).toEqual(["evaluate", undefined, "evaluate", "train"]);
   });
 
-  it("loses no turn to a likelihood that no term of its reward insists on", async () => {
+  it("does not fail turns for a likelihood that no reward term requires", async () => {
     class Deaf extends ToySystem {
       override likelihood(): Promise<never> {
         return Promise.reject(new Error("deaf"));
@@ -150,7 +150,7 @@ describe("ASTSystem", () => {
     expect(turn!.scores["response/threat"]).toBe(0.1);
   });
 
-  it("records a target that keeps failing on its own row, and repeats one that recovers", async () => {
+  it("records a target that keeps failing on its own row, and retries one that recovers", async () => {
     let calls = 0;
     class Flaky extends ToySystem {
       override rolloutPromptWithTarget(

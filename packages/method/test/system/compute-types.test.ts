@@ -20,7 +20,7 @@ test.each(["avx2", "baseline"] as const)("%s: float32", (isa) => {
   expect(types({ isa, bf16: false }, "cpu", LARGE)).toEqual(["float32", "float32"]);
 });
 
-test("a processor of another kind that multiplies bfloat16, which nobody has measured: float32", () => {
+test("an unmeasured kind of processor with bfloat16: float32", () => {
   expect(types({ isa: "baseline", bf16: true }, "cpu", LARGE)).toEqual(["float32", "float32"]);
 });
 

@@ -34,7 +34,7 @@ reward:
     "/runs/run.yaml",
   );
 
-test("what judges is freed with the system, and made again for the next one", async () => {
+test("judges are freed with the system, and created again for the next one", async () => {
   const before = liveTensors();
   const configuration = await configured(goldenFolder);
   for (const assemble of [assembleSystem, assembleEvaluationSystem, assembleSystem]) {
@@ -48,7 +48,7 @@ test("what judges is freed with the system, and made again for the next one", as
   }
 });
 
-test("where a system cannot be made, nothing of what would judge is left", async () => {
+test("judges are freed if creating the system fails", async () => {
   const before = liveTensors();
   const configuration = await configured("/nowhere/at/all");
   await expect(assembleSystem(configuration)).rejects.toThrow(/nowhere/u);
@@ -84,7 +84,7 @@ class CountedEmbedder extends Embedder {
   }
 }
 
-test("what several parts share is freed once, however often the system is", async () => {
+test("shared parts are freed once, even if the system is disposed of several times", async () => {
   const [run, shared, deep] = ["run", "shared", "deep"].map((name) => new CountedScorer(name)) as [
     CountedScorer,
     CountedScorer,

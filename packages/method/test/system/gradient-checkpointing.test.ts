@@ -47,7 +47,7 @@ it.each([
     }),
   );
   expect(checkpointed!.probes.map(String)).toEqual(plain!.probes.map(String));
-  // What is computed again is not read again: the counter counts tokens, not arithmetic.
+  // Recomputation does not count: the counter counts tokens, not arithmetic.
   expect(checkpointed!.counted).toBe(plain!.counted);
   const worst = Math.max(
     ...plain!.gradients.flatMap((values, at) =>
@@ -59,7 +59,7 @@ it.each([
   expect(liveTensors()).toBe(before);
 });
 
-it("is refused elsewhere than on the CPU, before anything is loaded", async () => {
+it("is refused on other devices than the CPU, before anything is loaded", async () => {
   const loading = load({ device: "cuda", gradientCheckpointing: true });
   await expect(loading).rejects.toBeInstanceOf(UsageError);
   await expect(loading).rejects.toThrow(/gradientCheckpointing works on the device "cpu" only/u);

@@ -97,7 +97,7 @@ describe("HFASTSystem rollouts", () => {
   });
   afterAll(() => system.dispose());
 
-  it("level by level with shared caches = node by node from nothing: the same ids, texts and numbers", async () => {
+  it("level by level with shared caches = node by node without caches: the same ids, texts and numbers", async () => {
     for (const graph of graphs.slice(0, 3)) {
       const single = await growNodeByNode(system, graph, 2, 2);
       const [a, b] = [[...graph.nodes()], [...single.nodes()]];
@@ -130,7 +130,7 @@ describe("HFASTSystem rollouts", () => {
       own,
     );
     expectClose(await logprobsOf(system, "getBaselineLogprobs", nodes), own);
-    // Whoever has the weights that read the probes knows it all.
+    // All models share the weights that read the probes.
     expect(system.counters()).toEqual(read);
   });
 
@@ -150,7 +150,7 @@ describe("HFASTSystem rollouts", () => {
     }
   });
 
-  it("keeps the conversation's ids: a context is the parent's context, probe and response, never encoded again", () => {
+  it("keeps the conversation's ids: a context is the parent's context, probe and response, never re-encoded", () => {
     for (const graph of graphs) {
       for (const parent of graph.children) {
         const { testerContext, targetContext, probe, response } = tokens(system, parent);
@@ -170,7 +170,7 @@ describe("HFASTSystem rollouts", () => {
     }
   });
 
-  it("trains on the end-of-text token that was sampled, and leaves it out of the conversation", async () => {
+  it("trains on the sampled end-of-text token, and omits it from the conversation", async () => {
     const ended = nodesOf(graphs).filter((node) => tokens(system, node).probe.sampled.at(-1) === 0);
     // 240 probes of up to 6 tokens, one token in 320: 4 expected.
     expect(ended.length).toBeGreaterThan(0);
@@ -239,7 +239,7 @@ describe("HFASTSystem log-probabilities", () => {
     system.dispose();
   });
 
-  it("scores messages that nobody sampled by their texts", async () => {
+  it("scores messages that were not sampled by their texts", async () => {
     const system = await load();
     const graph = await new ASTSampler(system, PROMPTS, { width: 1, depth: 1 }).rollout(2);
     const [node] = graph.children;
@@ -255,7 +255,7 @@ describe("HFASTSystem log-probabilities", () => {
     system.dispose();
   });
 
-  it("rolls out in bfloat16 with log-probabilities close to those of float32, whatever path computes them", async () => {
+  it("rolls out in bfloat16 with log-probabilities close to those of float32, on every code path", async () => {
     const system = await load({ inferenceDtype: "bfloat16" });
     const graphs = await new ASTSampler(system, PROMPTS, { width: 2, depth: 2 }).rolloutMany([0, 1, 2]);
     const nodes = nodesOf(graphs);
@@ -300,7 +300,7 @@ describe("HFASTSystem log-probabilities", () => {
 });
 
 describe("HFASTSystem weights", () => {
-  it("holds one set for tester, target and baseline until the tester is updated", async () => {
+  it("shares one set for tester, target and baseline until the tester is updated", async () => {
     const system = await load({ inferenceDtype: "bfloat16" });
     expect(system.tester.model).toBe(localTarget(system).model);
     expect(localTarget(system).sharesWeights(system.baseline)).toBe(true);
@@ -311,7 +311,7 @@ describe("HFASTSystem weights", () => {
     system.dispose();
   });
 
-  it("computes updates in a type of their own", async () => {
+  it("computes updates in a separate number format", async () => {
     for (const [inferenceDtype, updateDtype] of [
       ["bfloat16", "float32"],
       ["float32", "bfloat16"],
@@ -332,7 +332,7 @@ describe("HFASTSystem weights", () => {
     system.dispose();
   });
 
-  it("refuses another type for the updates of an adapter, which go through the frozen weights", async () => {
+  it("refuses another number format for the updates of an adapter, which use the frozen weights", async () => {
     const lora = { rank: 2, alpha: 4, targetModules: ["c_attn"] };
     await expect(load({ lora, updateDtype: "bfloat16" })).rejects.toThrow(
       /adapter's updates go through frozen weights, in their type \(float32\), but updateDtype is bfloat16/u,
@@ -382,7 +382,7 @@ describe("HFASTSystem weights", () => {
     await rm(folder, { recursive: true });
   });
 
-  it("frees every tensor that it made", async () => {
+  it("frees every tensor that it created", async () => {
     const before = liveTensors();
     for (const inferenceDtype of ["float32", "bfloat16"] as const) {
       const system = await load({ inferenceDtype });
@@ -420,7 +420,7 @@ describe("HFASTSystem with models of different kinds", () => {
   it.each([
     ["Llama", LLAMA],
     ["Qwen", QWEN],
-  ])("talks to a target with another tokenizer (%s): texts cross, ids do not", async (_, target) => {
+  ])("works with a target with another tokenizer (%s): texts are exchanged, not ids", async (_, target) => {
     const system = await load({ target: { path: target, format: "plain" } });
     expect(system.target.tokens).not.toBe(system.tester.tokens);
     const graph = await new ASTSampler(system, PROMPTS, { width: 2, depth: 2 }).rollout(4);
@@ -450,7 +450,7 @@ describe("HFASTSystem with models of different kinds", () => {
     await expect(load({ baseline: LLAMA })).rejects.toThrow(/baseline must have the tester's tokenizer/u);
   });
 
-  it("takes checkpoints that are already loaded, and leaves them alone", async () => {
+  it("accepts loaded checkpoints, and does not dispose of them", async () => {
     const mine = await loadCausalLM(GPT2);
     const system = await load({ tester: mine, target: mine });
     expect(localTarget(system).sharesWeights(system.baseline)).toBe(true);
@@ -465,8 +465,8 @@ describe("HFASTSystem with models of different kinds", () => {
   });
 });
 
-describe("HFASTSystem at the window's edge", () => {
-  it("drops the oldest tokens, says so once for each role, and still scores every turn", async () => {
+describe("HFASTSystem at the context window's limit", () => {
+  it("drops the oldest tokens, warns once per role, and still scores every turn", async () => {
     const said: string[] = [];
     const generation = {
       tester: { maxNewTokens: 12, topK: 0, topP: 1 },
@@ -491,7 +491,7 @@ describe("HFASTSystem at the window's edge", () => {
       ).toBeLessThanOrEqual(64);
     }
     const table = await system.getTesterLogprobsAndValidate(...pairsOf(nodes));
-    // What is trained on is what was sampled, under the context that the tester really had.
+    // Training uses the sampled ids, in the tester's actual context.
     expectClose(
       table.rows(),
       nodes.map((node) => tokens(system, node).testerLogprobs),
@@ -539,7 +539,7 @@ afterAll(async () => {
   for (const copy of copies) await rm(copy, { recursive: true });
 });
 
-describe("ordinary tokens that end an utterance", () => {
+describe("ordinary tokens that end a message", () => {
   it("stay in the text and in the conversation", async () => {
     const folder = await copied(GPT2);
     const path = join(folder, "generation_config.json");

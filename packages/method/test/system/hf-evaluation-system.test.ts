@@ -38,7 +38,7 @@ it("rolls out what the training system rolls out, with one set of weights", asyn
   evaluation.dispose();
 });
 
-it("needs no scorer until something asks for a score", async () => {
+it("requires no scorer until a score is requested", async () => {
   const before = liveTensors();
   const options = {
     tester: GPT2,
@@ -69,7 +69,7 @@ it("needs no scorer until something asks for a score", async () => {
   expect(own.success_rate).toBeGreaterThan(0);
   expect(own.success_rate).toBe(systems.success_rate);
   expect(own.mean_response_harm).toBe(systems.mean_response_harm);
-  // Without any, nothing is said to be safe.
+  // Without one, no safety is claimed.
   const none = await summaryOf(system, {});
   expect([none.n_scored, none.success_rate, none.harmless_probe_success_rate]).toEqual([0, null, null]);
   scored.dispose();

@@ -44,7 +44,7 @@ const grow = async (system: HFASTSystem | HFEvaluationSystem): Promise<Graph> =>
 const listings = () => hub.requests.filter((path) => path.startsWith("/api/"));
 
 describe("models from the hub in a system", () => {
-  it("roll out as their folders do, fetched once and held once for all roles", async () => {
+  it("roll out like local folders, downloaded once and loaded once for all roles", async () => {
     const system = await load("owner/tiny", "owner/tiny");
     expect(localTarget(system).sharesWeights(system.baseline)).toBe(true);
     expect(listings()).toHaveLength(1);
@@ -54,7 +54,7 @@ describe("models from the hub in a system", () => {
     local.dispose();
   });
 
-  it("an adapter names its base by id and revision, and is found through it again", async () => {
+  it("an adapter names its base by id and revision, from which it is loaded", async () => {
     const system = await load("owner/tiny@v1", "owner/tiny", { lora });
     const saved = join(folder, "adapter");
     await system.saveTester(saved);
@@ -73,7 +73,7 @@ describe("models from the hub in a system", () => {
     }
   });
 
-  it("a run needs no connection once its models are in the cache", async () => {
+  it("a run needs no connection if its models are in the cache", async () => {
     (await load("owner/tiny", "owner/tiny")).dispose();
     hub.requests.length = 0;
     const system = await load("owner/tiny", "owner/tiny", { hub: hub.options({ HF_HUB_OFFLINE: "1" }) });
@@ -81,7 +81,7 @@ describe("models from the hub in a system", () => {
     system.dispose();
   });
 
-  it("a gated model and a missing folder are refused with what to do", async () => {
+  it("a gated model and a missing folder are refused with a remedy", async () => {
     hub.refusal = 403;
     const gated = load("owner/gated", GPT2);
     await expect(gated).rejects.toBeInstanceOf(UsageError);

@@ -79,7 +79,7 @@ describe("HFASTSystem with an adapter", () => {
     system.dispose();
   });
 
-  it("moves the tester, and neither target nor baseline", async () => {
+  it("changes the tester, and neither target nor baseline", async () => {
     const system = await load();
     const texts = [talks("Hello. "), probes("I see.")] as const;
     const numbers = async (table: Promise<TokenTable>) => {
@@ -135,7 +135,7 @@ describe("HFASTSystem with an adapter", () => {
     expect(liveTensors()).toBe(before);
   });
 
-  it("trains a given adapter on: it begins as what it was, on the same base", async () => {
+  it("continues training a given adapter on the same base", async () => {
     const before = liveTensors();
     const [first, second] = [join(folder, "first"), join(folder, "second")];
     const system = await load();
@@ -170,7 +170,7 @@ describe("HFASTSystem with an adapter", () => {
     expect(liveTensors()).toBe(before);
   });
 
-  it("refuses to train an adapter on with other settings, or on an adapter, and says what to set", async () => {
+  it("refuses to continue training an adapter with other settings, or on an adapter, with a remedy", async () => {
     const before = liveTensors();
     const [first, stacked] = [join(folder, "settings"), join(folder, "stacked")];
     const system = await load();
@@ -189,7 +189,7 @@ describe("HFASTSystem with an adapter", () => {
     expect(liveTensors()).toBe(before);
   });
 
-  it("refuses what does not fit, with a sentence", async () => {
+  it("refuses mismatched adapters, with a message", async () => {
     const before = liveTensors();
     const saved = join(folder, "other");
     const system = await load({ lora: { ...lora, rank: 2 } });

@@ -13,7 +13,7 @@ function resolvers() {
   return { promise, resolve, reject };
 }
 
-/** A model that answers when it is told to. */
+/** A model that answers on command. */
 function waiting(name: string) {
   const answer = resolvers();
   const asked: string[] = [];
@@ -37,7 +37,7 @@ const given = ["a", "b", "c", "d"].map((text) => Conversation.of(text));
 const keys = given.map((_, node) => ({ seed: 0, episode: node, node }));
 const pool = (...members: Model[]) => new ModelPool(members, ({ episode }) => episode % 2);
 
-it("members are asked together, and their answers come in the order of the rows", async () => {
+it("members are called concurrently, and their answers are in the order of the rows", async () => {
   const [one, other] = [waiting("one"), waiting("other")];
   const answers = pool(one.model, other.model).generate(given, { keys });
   await new Promise(setImmediate);
@@ -55,7 +55,7 @@ it("members are asked together, and their answers come in the order of the rows"
   ]);
 });
 
-it("a member that fails is told of when the others have ended", async () => {
+it("a failing member is reported after the others have ended", async () => {
   const [one, other] = [waiting("one"), waiting("other")];
   const ended = { how: "" };
   const answers = pool(one.model, other.model)

@@ -12,7 +12,7 @@ describe.each([HFASTSystem, HFEvaluationSystem])("%s.load", (Kind) => {
   const load = (...given: unknown[]) =>
     (Kind.load as (...args: unknown[]) => Promise<ASTSystem>).apply(Kind, given);
 
-  it("takes one object, and says how it is written", async () => {
+  it("accepts one object, and explains its form", async () => {
     await expect(load(GPT2, GPT2)).rejects.toThrow(
       /^HF\w+System\.load: takes one object, got ".*gpt2"; write \{ tester, target(, scorer)? \}/u,
     );
@@ -20,32 +20,32 @@ describe.each([HFASTSystem, HFEvaluationSystem])("%s.load", (Kind) => {
   });
 
   it.each([
-    [{ ...roles, testerDevise: "cpu" }, /there is no option testerDevise; did you mean testerDevice\?/u],
-    [{ ...roles, dtype: "float32" }, /there is no option dtype; write inferenceDtype, or updateDtype/u],
+    [{ ...roles, testerDevise: "cpu" }, /unknown option testerDevise; did you mean testerDevice\?/u],
+    [{ ...roles, dtype: "float32" }, /unknown option dtype; write inferenceDtype, or updateDtype/u],
     [{ ...roles, otherTesterShare: 2 }, /otherTesterShare must be between 0 and 1, got 2/u],
     [{ ...roles, targetReads: "all" }, /targetReads must be "conversation" or "probe", got "all"/u],
-    [{ ...roles, retry: { attemps: 2 } }, /there is no option retry\.attemps; did you mean attempts\?/u],
+    [{ ...roles, retry: { attemps: 2 } }, /unknown option retry\.attemps; did you mean attempts\?/u],
     [{ tester: GPT2 }, /load: target is missing; write \{ tester, target/u],
   ])("ignores nothing: %#", async (options, message) => {
     await expect(load(options)).rejects.toThrow(message);
     await expect(load(options)).rejects.toBeInstanceOf(UsageError);
   });
 
-  it("takes undefined for the default", async () => {
+  it("treats undefined as the default", async () => {
     const system = await load({ ...roles, targetReads: undefined, device: undefined, cacheBytes: undefined });
     expect(`${system.promptForTarget(Conversation.of("a"), new Message("tester", "b"))}`).toBe("ab");
     system.dispose();
   });
 });
 
-it("training needs a scorer, and says so", async () => {
+it("training requires a scorer, and says so", async () => {
   await expect(HFASTSystem.load({ tester: GPT2, target: GPT2 } as never)).rejects.toThrow(
     "HFASTSystem.load: scorer is missing; write { tester, target, scorer }",
   );
 });
 
-it("a system of parts knows its options, too", () => {
+it("a system of parts checks its options as well", () => {
   expect(() => new ASTSystem({}, { targetRead: "probe" } as never)).toThrow(
-    /ASTSystem: there is no option targetRead; did you mean targetReads\?/u,
+    /ASTSystem: unknown option targetRead; did you mean targetReads\?/u,
   );
 });

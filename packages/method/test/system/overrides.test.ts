@@ -53,7 +53,7 @@ async function grown(
   }
 }
 
-/** Every method that somebody may override: of the class and all above it, down to System. */
+/** Every overridable method: of the class and its base classes, down to System. */
 function methodNames(): string[] {
   const names = new Set<string>();
   for (
@@ -184,7 +184,7 @@ const SHOWN: Record<
     seen: (graph) => {
       for (const node of nodesOf(graph)) {
         expect(node.reward).toBe(1000);
-        // What the system would have measured is recorded all the same.
+        // The system's own measurements are recorded nevertheless.
         expect(Object.keys(node.scores)).toEqual(expect.arrayContaining(["probe", "response", "combined"]));
       }
     },
@@ -216,7 +216,7 @@ const SHOWN: Record<
   },
 };
 
-/** Methods that a training step calls, and those that only whoever owns the system does. */
+/** Methods that a training step calls, and those that only the system's owner calls. */
 const TRAINING = [
   "getTesterLogprobs",
   "getTesterLogprobsAndValidate",
@@ -232,7 +232,7 @@ const TRAINING = [
 const RESUMING = ["restoreTester", "setState"];
 /** Methods that a training step of an algorithm calls that learns values. */
 const VALUES = ["getTesterOutput", "getTesterOutputAndValidate", "valueParameters", "lacks"];
-/** Those whose part `getTesterOutput` takes over where nobody overrides them. */
+/** Those that `getTesterOutput` replaces if they are not overridden. */
 const TAKEN_OVER = ["value", "valueAndValidate"];
 const OWNERS = ["dispose", "redraw", "emptyResponse", "emptyResponseAndValidate", "release", "tokensOf"];
 /** What only an algorithm asks that takes the rollouts' own log-probabilities. */
@@ -261,7 +261,7 @@ describe("overriding HFASTSystem", () => {
     });
   });
 
-  it("knows every method", () => {
+  it("lists every method", () => {
     const known = [
       ...Object.keys(SHOWN),
       ...TRAINING,
@@ -295,7 +295,7 @@ describe("overriding HFASTSystem", () => {
     });
   });
 
-  it("counts in training, too, and when a run is taken up again", async () => {
+  it("takes effect in training, and when a run is resumed", async () => {
     const called = new Set<string>();
     class Watched extends HFASTSystem {}
     for (const name of [...TRAINING, ...RESUMING]) {
@@ -361,7 +361,7 @@ describe("overriding HFASTSystem", () => {
     return { called, record: record! };
   }
 
-  it("counts where values are learned, too", async () => {
+  it("takes effect if values are learned", async () => {
     // Every method is overridden here, by one that only calls super.
     const { called } = await actorCriticStep(HFASTSystem);
     const forgone = ["getBaselineLogprobs", "getBaselineLogprobsAndValidate", "saveTester"];
@@ -375,7 +375,7 @@ describe("overriding HFASTSystem", () => {
     ["getTesterLogprobsAndValidate", -3],
     ["value", 7],
     ["valueAndValidate", 7],
-  ])("%s: an override counts in getTesterOutput, whatever else is wanted", async (name, number) => {
+  ])("%s: an override takes effect in getTesterOutput, with any other outputs", async (name, number) => {
     const Kind = overriding(name, (_, [, continuations]) => {
       const made = table(continuations as Message[], number);
       made.values.requiresGrad_();
@@ -391,13 +391,13 @@ describe("overriding HFASTSystem", () => {
       expect(own.rows()).toEqual([[number, number, number]]);
       const others = name.startsWith("value") ? output.logprobs : output.values!;
       expect(others.rows()[0]).not.toContain(number);
-      // Nobody knows the distributions behind log-probabilities of somebody's own.
+      // The distributions behind overridden log-probabilities are unknown.
       expect(output.entropy !== undefined).toBe(name.startsWith("value"));
     });
     system.dispose();
   });
 
-  it("emptyResponse stands for a response that never came", async () => {
+  it("emptyResponse replaces a missing response", async () => {
     class Failing extends HFASTSystem {
       override emptyResponse(): string {
         return "(nothing)";
@@ -417,7 +417,7 @@ describe("overriding HFASTSystem", () => {
 describe("overrides that call super in their own way", () => {
   const textOf = (said: Returned<Message>) => String(said);
 
-  it("calling it twice with other draws gives two candidates; the one that is returned keeps its ids", async () => {
+  it("calling it twice with different draws gives two candidates; the returned one keeps its ids", async () => {
     const drawn: string[][] = [];
     class BestOfTwo extends HFASTSystem {
       override async rolloutPromptWithTester(contexts: readonly Conversation[], keys: readonly NodeKey[]) {
@@ -440,7 +440,7 @@ describe("overrides that call super in their own way", () => {
     expect(nodesOf(graph).some(({ probe }) => said(probe.text, 1))).toBe(true);
   });
 
-  it("texts of what super said keep their ids; other texts are encoded, and marked", async () => {
+  it("texts returned by super keep their ids; other texts are encoded, and marked", async () => {
     class Texts extends HFASTSystem {
       override async rolloutPromptWithTester(contexts: readonly Conversation[], keys: readonly NodeKey[]) {
         return (await super.rolloutPromptWithTester(contexts, keys)).map(textOf);
@@ -461,7 +461,7 @@ describe("overrides that call super in their own way", () => {
     });
   });
 
-  it("calling it row by row, or in another order, gives the graph of one call", async () => {
+  it("calling it row by row, or in another order, gives the same graph", async () => {
     class RowByRow extends HFASTSystem {
       override async rolloutPromptWithTester(contexts: readonly Conversation[], keys: readonly NodeKey[]) {
         const said: Returned<Message>[] = [];
@@ -487,7 +487,7 @@ describe("overrides that call super in their own way", () => {
     expect(said(graph)).toEqual(said(plain));
   });
 
-  it("keys are values: copies name the same draws", async () => {
+  it("keys are values: copies select the same draws", async () => {
     class Copying extends HFASTSystem {
       override rolloutPromptWithTester(contexts: readonly Conversation[], keys: readonly NodeKey[]) {
         return super.rolloutPromptWithTester(
@@ -499,7 +499,7 @@ describe("overrides that call super in their own way", () => {
     expect((await grown(Copying)).toJSON()).toEqual((await grown(HFASTSystem)).toJSON());
   });
 
-  it("a reward that redacts before super decides the reward, not the harm that is reported", async () => {
+  it("a reward that redacts texts before super changes the reward, not the reported harm", async () => {
     class Redacting extends HFASTSystem {
       override reward(...[contexts, probes, said, keys]: Parameters<HFASTSystem["reward"]>) {
         return super.reward(contexts, probes, responses(...said.map(() => "a the e")), keys);
@@ -513,7 +513,7 @@ describe("overrides that call super in their own way", () => {
     );
   });
 
-  it("what a method puts around utterances is read, and is no part of them", async () => {
+  it("text that a method puts around messages is read, but not part of them", async () => {
     class Labelled extends HFASTSystem {
       override promptForTarget(context: Conversation, probe: Message): string {
         return `${context}\nQ: ${probe}\nA:`;
@@ -541,7 +541,7 @@ describe("overrides that call super in their own way", () => {
     expect(`${first(graph).children[0]!.context}`).toContain("\nA:");
   });
 
-  it("a context that the tester is given otherwise is what it reads, and is marked", async () => {
+  it("a changed context is what the tester reads, and is marked", async () => {
     class Instructed extends HFASTSystem {
       override rolloutPromptWithTester(
         contexts: readonly Conversation[],
@@ -560,7 +560,7 @@ describe("overrides that call super in their own way", () => {
         expect(system.parts.tester.codec.decode(tester!.context)).toBe(`${node.context}Be rude. `);
         expect(edited).toBe(true);
       }
-      // What is trained on is what the probes were sampled after.
+      // Training uses the contexts that the probes were sampled from.
       const own = await logprobsOf(system, "getTesterLogprobs", nodesOf(graph));
       expectClose(
         own,

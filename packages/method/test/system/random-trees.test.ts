@@ -70,7 +70,7 @@ describe.each<[string, string, Partial<HFASTSystemOptions>]>([
     const tester = await loadExact(GPT2);
     const target = targetFolder === GPT2 ? tester : await loadExact(targetFolder);
     system = await load({ tester, target, ...options });
-    // The system speaks with copies of its own.
+    // The system generates with its own copies.
     for (const { model } of new Set([tester, target])) model.dispose();
     expect([system.tester.model.computeDtype, localTarget(system).model.computeDtype]).toEqual([
       "float64",
@@ -86,14 +86,14 @@ describe.each<[string, string, Partial<HFASTSystemOptions>]>([
     fc.constantFrom("", "Hello there. ", "日本 👋 ", "e\u0301\u0301", "\u202eשלום"),
     fc.string({ unit: "grapheme", maxLength: 20 }),
   );
-  // A level is a list of parents, by number: any node may have any number of children, in any order, brothers apart.
+  // A level is a list of parents, by number: any node may have any number of children, in any order, siblings apart.
   const level = fc.record({
     parents: fc.array(fc.nat(), { minLength: 1, maxLength: 7 }),
     /** Parents may be older than the level before. */
     late: fc.boolean(),
   });
 
-  it("grow level by level as node by node: widths differ, orders differ, the turns do not", async () => {
+  it("grow level by level as node by node, for any widths and orders", async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.array(prompt, { minLength: 1, maxLength: 3 }),
@@ -178,8 +178,8 @@ function beginnings(sequences: readonly (readonly number[])[], from: readonly nu
 }
 
 /**
- * The least that a model can read: every distinct beginning of what it must have read goes through it once, and what
- * it said itself it has by having said it.
+ * The minimum that a model must read: every distinct prefix of its input once, and its own
+ * messages not at all, since they were generated.
  */
 function leastRead(
   read: readonly (readonly number[])[],
@@ -214,7 +214,7 @@ describe("the work of a tree of width 2 and depth 3", () => {
   it.each([
     ["its own checkpoint", false],
     ["another checkpoint", true],
-  ])("is the least there is for every role, with %s as target", async (_, separate) => {
+  ])("is minimal for every role, with %s as target", async (_, separate) => {
     const system = await load({
       target: separate ? other : GPT2,
       generation: { tester: { maxNewTokens: 6, topK: 0 }, target: { maxNewTokens: 5, topK: 0 } },
@@ -223,7 +223,7 @@ describe("the work of a tree of width 2 and depth 3", () => {
     const nodes = [...graph!.nodes()];
     expect(nodes).toHaveLength(14);
     const turns = nodes.map((node) => tokens(system, node));
-    // Brothers who say the same are two nodes; this seed has none, so that beginnings tell nodes apart.
+    // Siblings with equal texts are two nodes; this seed has none, so prefixes identify nodes.
     expect(new Set(turns.map((turn) => [...turn.testerContext, ...turn.probe.kept].join())).size).toBe(14);
 
     const sum = (lengths: readonly number[]) => lengths.reduce((total, length) => total + length, 0);
@@ -269,7 +269,7 @@ describe("the work of a tree of width 2 and depth 3", () => {
 });
 
 describe("a conversation of more than 1,000 tokens", () => {
-  it("grows turn by turn in a model's window, nothing dropped and nothing read twice", async () => {
+  it("grows turn by turn within a model's window, without dropping or rereading tokens", async () => {
     const tokenizer = await Tokenizer.load(GPT2);
     const sizes = { contextLength: 1280, hiddenSize: 16, layers: 2, heads: 2, eosId: 0, bosId: 0 };
     const model = initializeGPT2({ ...sizes, vocabSize: tokenizer.vocabSize }, 2);

@@ -37,8 +37,8 @@ let before: number;
 beforeEach(() => void (before = liveTensors()));
 afterEach(() => expect(liveTensors()).toBe(before));
 
-describe("a checkpoint without a tokenizer of its own", () => {
-  it("takes the one that is named, each role its own, and says the same", async () => {
+describe("a checkpoint without a tokenizer", () => {
+  it("uses the configured one of its role, with the same result", async () => {
     const [tester, target] = [bare(GPT2), bare(QWEN)];
     const whole = await HFEvaluationSystem.load({ ...common, tester: GPT2, target: QWEN });
     const expected = await grown(whole);
@@ -54,7 +54,7 @@ describe("a checkpoint without a tokenizer of its own", () => {
     }
   });
 
-  it("is saved with the tokenizer that it took", async () => {
+  it("is saved with the tokenizer that it used", async () => {
     const saved = join(temporaryFolder(), "saved");
     const system = await HFASTSystem.load({
       ...common,
@@ -67,7 +67,7 @@ describe("a checkpoint without a tokenizer of its own", () => {
     expect(readFileSync(join(saved, "tokenizer.json"))).toEqual(readFileSync(join(GPT2, "tokenizer.json")));
   });
 
-  it("is loaded once where it plays several roles, with the tokenizer that either names", async () => {
+  it("is loaded once for several roles, with the tokenizer of either", async () => {
     const folder = bare(GPT2);
     const system = await HFEvaluationSystem.load({
       ...common,
@@ -79,7 +79,7 @@ describe("a checkpoint without a tokenizer of its own", () => {
     system.dispose();
   });
 
-  it("is refused where none is named; its own goes before one that is named, even a broken one", async () => {
+  it("is refused without a configured one; its own takes precedence, even a broken one", async () => {
     const folder = bare(GPT2);
     await expect(HFEvaluationSystem.load({ ...common, tester: folder, target: GPT2 })).rejects.toThrow(
       /a tokenizer needs tokenizer.json/u,
@@ -98,9 +98,9 @@ describe("a checkpoint without a tokenizer of its own", () => {
   });
 });
 
-describe("refusals before any weights are read", () => {
+describe("errors before any weights are read", () => {
   it("a baseline with another vocabulary", async () => {
-    // No weights at all: whoever looked for them would say so.
+    // No weights at all: reading them would throw.
     const tester = join(temporaryFolder(), "tester");
     cpSync(GPT2, tester, { recursive: true });
     rmSync(join(tester, "model.safetensors"));
@@ -111,7 +111,7 @@ describe("refusals before any weights are read", () => {
   });
 
   it.each(["device", "testerDevice", "targetDevice", "baselineDevice"] as const)(
-    "%s: a device that is not there, by its key",
+    "%s: a missing device, by its key",
     async (key) => {
       const beyond = `cuda:${engineInformation().cudaDevices}`;
       const loading = HFASTSystem.load({ ...common, tester: "/none", target: "/none", [key]: beyond });
@@ -120,7 +120,7 @@ describe("refusals before any weights are read", () => {
   );
 
   it.each(["tester", "target", "baseline"] as const)(
-    "every role takes the device of its own before the common one: %s",
+    "the device of a role overrides the common one: %s",
     async (role) => {
       const beyond = `cuda:${engineInformation().cudaDevices}`;
       const options = {

@@ -24,7 +24,7 @@ const STARTS = Array.from({ length: 6 }, (_, episode) => ({ seed: 5, episode }))
 
 type Loadable<T> = (new (...args: ConstructorParameters<typeof HFASTSystem>) => T) &
   Pick<typeof HFASTSystem, "load">;
-/** Targets are greedy, so that what one says depends on nothing but what it reads. */
+/** Targets are greedy, so that their responses depend only on their input. */
 const loader =
   (options: Partial<HFASTSystemOptions> = {}) =>
   <T extends HFASTSystem>(Class: Loadable<T>): Promise<T> =>
@@ -41,7 +41,7 @@ const load = (options: Partial<HFASTSystemOptions> = {}) => loader(options)(HFAS
 const grow = (system: HFASTSystem, starts = STARTS) =>
   new ASTSampler(system, PROMPTS, { width: 2, depth: 2 }).rolloutMany(starts);
 
-/** The definition: the draw of an episode says who has it. */
+/** The definition: the draw of an episode selects the model. */
 const memberOf = ({ seed, episode }: Graph, stream: string, count: number) =>
   Math.floor(keyedUniform({ seed, stream, episode, node: 0 }, 0) * count);
 
@@ -62,7 +62,7 @@ describe("several targets, one in each episode", () => {
   it.each([
     ["the same tokenizer", GPT2],
     ["another tokenizer", QWEN],
-  ])("are each what a system with that target alone grows, at no more work: %s", async (_, second) => {
+  ])("give the same results as a system with that target only, at no more work: %s", async (_, second) => {
     const system = await load({ otherTargets: [second] });
     const graphs = await grow(system);
     const names = graphs.map(({ models }) => models["target"]);
@@ -90,7 +90,7 @@ describe("several targets, one in each episode", () => {
     system.dispose();
   });
 
-  it("grow each episode of a batch as it grows alone, and are named in records", async () => {
+  it("give the same episode in a batch as alone, and are named in records", async () => {
     const system = await load({ otherTargets: [QWEN] });
     const together = await grow(system);
     for (const [at, episode] of STARTS.entries()) {
@@ -104,7 +104,7 @@ describe("several targets, one in each episode", () => {
     system.dispose();
   });
 
-  it("leave graphs of a single target as they were", async () => {
+  it("do not change graphs of a single target", async () => {
     const system = await load();
     const [graph] = await grow(system, [STARTS[0]!]);
     expect(JSON.parse(stringifyGraph(graph!))).not.toHaveProperty("models");
@@ -113,7 +113,7 @@ describe("several targets, one in each episode", () => {
 });
 
 describe("an override of the target's method", () => {
-  it("holds for every target, which is paid for what is left of its answers", async () => {
+  it("applies to every target, and rewards use its result", async () => {
     class Filtered extends HFASTSystem {
       readonly asked: number[] = [];
 
@@ -140,7 +140,7 @@ describe("an override of the target's method", () => {
 });
 
 describe("several testers", () => {
-  it("speak in their share of the training episodes, and only the tester in evaluations", async () => {
+  it("generate in their share of the training episodes, and only the tester in evaluations", async () => {
     const starts = Array.from({ length: 60 }, (_, episode) => ({ seed: 1, episode }));
     const system = await load({ otherTesters: [GPT2], otherTesterShare: 0.3 });
     const sampler = new ASTSampler(system, PROMPTS, { width: 1, depth: 0 });
@@ -160,7 +160,7 @@ describe("several testers", () => {
     all.dispose();
   });
 
-  it("teach the tester by what they said, token for token, with gradients into the tester alone", async () => {
+  it("train the tester on their messages, token for token, with gradients into the tester only", async () => {
     const system = await load({ otherTesters: [GPT2], otherTesterShare: 1 });
     const [graph] = await grow(system, [STARTS[0]!]);
     expect(graph!.models["tester"]).toBe("tester-2");

@@ -8,7 +8,7 @@ import { graphRecord } from "../../src/tree/index.js";
 import { ASTSampler } from "../../src/sampler/index.js";
 import { HFASTSystem } from "../../src/system/index.js";
 
-it("records the probe's tokens with their log-probabilities, from which its likelihood follows", async () => {
+it("records the probe's tokens with their log-probabilities, which determine its likelihood", async () => {
   const live = liveTensors();
   const system = await HFASTSystem.load({
     tester: goldenFolder,

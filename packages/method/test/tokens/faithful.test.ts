@@ -146,7 +146,7 @@ async function expectFaithfulPair(
   });
   const work = system.counters();
   const recorded = await logprobsOf(system, "getTargetLogprobs", nodes);
-  // The reading has told them.
+  // Known from the prefill.
   expect(system.counters()).toEqual(work);
   const said = rows.flatMap(({ continuation }, row) => (continuation.length > 0 ? [row] : []));
   expectClose(
@@ -162,7 +162,7 @@ async function expectFaithfulPair(
 describe.each(PAIRS)("a tester with %s's tokenizer and a target with %s's", (testerName, targetName) => {
   const folders = { tester: FAMILIES[testerName], target: FAMILIES[targetName] };
 
-  it("read what is recorded, letter by letter, and record what they read", async () => {
+  it("read exactly what is recorded, and record exactly what they read", async () => {
     const start = liveTensors();
     const readers = { tester: await Reader.of(folders.tester), target: await Reader.of(folders.target) };
     const system = await load(folders.tester, folders.target);
@@ -182,7 +182,7 @@ let silences = 0;
 describe.each(NAMES)("%s's tokenizer", (name) => {
   const folder = FAMILIES[name];
 
-  it("keeps what it puts before a text when a model's window is full, turn after turn", async () => {
+  it("keeps its prefix when a model's window is full, turn after turn", async () => {
     const start = liveTensors();
     const reader = await Reader.of(folder);
     const system = await load(folder, folder);
@@ -210,7 +210,7 @@ describe.each(NAMES)("%s's tokenizer", (name) => {
     expect(liveTensors()).toBe(start);
   });
 
-  it("ends utterances at stop ids, of which only those with a text stay in rows", async () => {
+  it("ends messages at stop ids, of which only those with a text stay in rows", async () => {
     const start = liveTensors();
     const tokenizer = await Tokenizer.load(folder);
     const reader = new Reader(tokenizer);
@@ -257,7 +257,7 @@ describe.each(NAMES)("%s's tokenizer", (name) => {
   });
 });
 
-it("some of these utterances ended in a special token, some had one in them", () => {
+it("some of these messages end with a special token, some contain one", () => {
   expect(silences).toBeGreaterThan(3);
   expect(spelled).toBeGreaterThan(3);
 });

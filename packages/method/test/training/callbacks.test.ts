@@ -10,7 +10,7 @@ import { assemble, QUICK, textOf, weightsOf } from "./support.js";
 import { temporaryFolder } from "./temporary-folder.js";
 
 describe("callbacks", () => {
-  it("are called in their order at each turning point, with what it brings", async () => {
+  it("are called in order at each hook, with its arguments", async () => {
     const folder = temporaryFolder();
     const calls: string[] = [];
     const callback = (name: string): TrainingCallback<string, string> => ({
@@ -73,14 +73,14 @@ describe("callbacks", () => {
     system.dispose();
   });
 
-  it("are refused with one name for two", () => {
+  it("are refused if two have the same name", () => {
     expect(() => assemble(QUICK, { callbacks: [{ name: "x" }, { name: "x" }] })).toThrow(
       /two callbacks are named "x"/u,
     );
   });
 
-  it("may stop training, and go on from a checkpoint with what they remember", async () => {
-    /** Counts steps, and asks to stop at one of them. */
+  it("can stop training, and resume from a checkpoint with their state", async () => {
+    /** Counts steps, and requests a stop at one of them. */
     class Counter implements TrainingCallback<string, string> {
       readonly name = "counter";
       seen: number[] = [];
@@ -131,7 +131,7 @@ describe("EarlyStopping", () => {
       items: 1,
       ...(value === undefined ? {} : { "evaluation/reward": 0, "evaluation/success_rate": value }),
     }) as unknown as MetricsRecord;
-  /** The step at which it stops; null where it never does. */
+  /** The step at which it stops; null if it never does. */
   function stops(options: Partial<EarlyStoppingOptions>, values: readonly (number | null | undefined)[]) {
     const stopping = new EarlyStopping({ metric: "evaluation/success_rate", ...options });
     for (const [index, value] of values.entries()) {
@@ -164,12 +164,12 @@ describe("EarlyStopping", () => {
     expect(stops(options, values)).toBe(expected);
   });
 
-  it("says which metrics there are instead of one that nobody measures", () => {
+  it("lists the available metrics for an unknown one", () => {
     const stopping = new EarlyStopping({ metric: "evaluation/sucess_rate" });
     const control = { step: 0, steps: 1, stop: () => {} };
     stopping.onStep(record(1, undefined), control);
     expect(() => stopping.onStep(record(2, 0.5), control)).toThrow(
-      /no metric "evaluation\/sucess_rate"; this step has evaluation\/reward, evaluation\/success_rate$/u,
+      /unknown metric "evaluation\/sucess_rate"; this step has evaluation\/reward, evaluation\/success_rate$/u,
     );
     expect(() => new EarlyStopping({ metric: "los" }).onStep(record(1, undefined), control)).toThrow(
       /this step has step, loss/u,
@@ -179,9 +179,9 @@ describe("EarlyStopping", () => {
     }
   });
 
-  it("ends a run, which stays ended when resumed and goes on with more patience, as if never stopped", async () => {
+  it("ends a run, which stays ended on resume, and continues exactly with more patience", async () => {
     const settings = { ...QUICK, trainingSteps: 12, checkpointEvery: 1, evaluateEvery: 0 };
-    // Nothing gains a hundred: the first step is the best, and patience runs out two steps later.
+    // No step improves by a hundred: the first is the best, and patience ends two steps later.
     const stopping = (patience: number) => ({
       ...settings,
       earlyStopping: { metric: "reward/mean", patience, minDelta: 100 },
@@ -208,10 +208,10 @@ describe("EarlyStopping", () => {
     }
   });
 
-  it("is refused for a metric of evaluations where there are none", () => {
+  it("is refused for an evaluation metric without evaluations", () => {
     const earlyStopping = { metric: "evaluation/success_rate" };
     expect(() => assemble({ ...QUICK, evaluateEvery: 0, earlyStopping })).toThrow(
-      /measured by evaluations, and there are none; set evaluateEvery/u,
+      /measured by evaluations, which are disabled; set evaluateEvery/u,
     );
   });
 });

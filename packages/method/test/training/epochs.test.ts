@@ -25,7 +25,7 @@ interface ImitationOptions {
   epochs?: number;
   /** The loss is a mean over tokens and the weight counts them; otherwise over turns. */
   perToken?: boolean;
-  /** Number of the batch, from 0, that asks to stop. */
+  /** Number of the batch, from 0, that requests a stop. */
   stopAt?: number;
 }
 
@@ -110,7 +110,7 @@ const expectClose = (a: readonly number[], b: readonly number[], tolerance = 1e-
 };
 
 describe("epochs", () => {
-  it("pass over the same items, each time in another order that follows from the seed", async () => {
+  it("iterate over the same items, each time in another order determined by the seed", async () => {
     // 3 graphs of 2 + 4 turns in batches of 4.
     const { algorithm, records } = await run({ batchSize: 4 }, { epochs: 3 });
     expect(algorithm.order).toHaveLength(3 * 5);
@@ -158,7 +158,7 @@ describe("epochs", () => {
     system.dispose();
   });
 
-  it("end where a batch says so: that batch is left out, what was accumulated before it is not", async () => {
+  it("end at the batch that requests it, which is discarded, but not what was accumulated before", async () => {
     // Batches of 6 turns in groups of two: the first group, and the first batch of the second.
     const stopped = await run({ batchSize: 6, gradientAccumulationSteps: 2 }, { epochs: 3, stopAt: 1 });
     expect(stopped.algorithm.order).toHaveLength(2);
@@ -261,7 +261,7 @@ describe("credit", () => {
 });
 
 describe("DPO with several epochs", () => {
-  it("asks the baseline once an experience, with the same result", async () => {
+  it("evaluates the baseline once per experience, with the same result", async () => {
     const train = async (known: boolean) => {
       const calls: number[] = [];
       class Counting extends BigramSystem {

@@ -32,7 +32,7 @@ test("CRC-32C gives the values of RFC 3720, appendix B.4, and of the nine digits
   expect(crc32c(Buffer.from("123456789"))).toBe(0xe3069283);
 });
 
-test("a file holds the bytes that Python's tensorboard writes", () => {
+test("a file contains the bytes that Python's tensorboard writes", () => {
   const file = new EventFile(join(folder, "begun"), 1, now);
   file.add(1, golden.values);
   file.add(300, { loss: 0.1 });
@@ -40,7 +40,7 @@ test("a file holds the bytes that Python's tensorboard writes", () => {
   expect(hexOf(file.path)).toBe(golden.begun);
 });
 
-test("the file of a resumed run begins with the event that forgets the steps from there on", () => {
+test("the file of a resumed run begins with the event that discards later steps", () => {
   const file = new EventFile(join(folder, "resumed"), 5_000_000_000, now);
   file.add(5_000_000_000, { loss: 0.1 });
   file.close();
@@ -62,7 +62,7 @@ test("hyperparameters are the bytes that Python's tensorboard writes", () => {
   expect(hexOf(file.path)).toBe(golden.hyperparameters);
 });
 
-test("TensorBoard itself reads the values back, those that a resumed session computed again only once", () => {
+test("TensorBoard reads the values back, recomputed ones only once", () => {
   const sessions = join(folder, "sessions");
   writeSessions(sessions);
   const files = readdirSync(sessions).sort();
@@ -83,6 +83,6 @@ test("two sessions in one second write two files, which TensorBoard reads in the
   expect(files[0]!.path < files[1]!.path).toBe(true);
 });
 
-test("a folder that cannot be made is said by name", () => {
+test("a folder that cannot be created is named", () => {
   expect(() => new EventFile("/proc/none/events", 1, now)).toThrow(/\/proc\/none/);
 });

@@ -45,7 +45,7 @@ describe("experience", () => {
     const names = (steps: readonly object[]) => steps.map((step) => JSON.stringify(step));
     expect(names(learned).sort()).toEqual(names(pairs).sort());
     expect(names(learned)).not.toEqual(names(pairs));
-    // The second experience goes on with further episodes.
+    // The second experience continues with further episodes.
     expect(second!.graphs.map((graph) => graph.episode)).toEqual([6, 7, 8, 9, 10, 11]);
     const contents = (experiences: Awaited<ReturnType<typeof collect>>) =>
       experiences.map((experience) => [experience.graphs, [...experience]]);
@@ -53,7 +53,7 @@ describe("experience", () => {
     expect(contents(await collect(1))[0]).not.toEqual(contents([first!])[0]);
   });
 
-  it("of a seed is the same each time, and leaves the harness's own sequence where it was", async () => {
+  it("of a seed is the same each time, and does not advance the harness's own sequence", async () => {
     const system = new BigramSystem();
     const harness = new Harness(samplerOf(system), new DPO(system), {
       numEpisodesPerExperience: 4,
@@ -80,7 +80,7 @@ describe("experience", () => {
     system.dispose();
   });
 
-  it("keeps four steps of a graph together, whatever the size of the batches", async () => {
+  it("keeps four steps of a graph together, for any batch size", async () => {
     const orders: string[][] = [];
     for (const batchSize of [1, 4, 7]) {
       const system = new BigramSystem();
@@ -102,7 +102,7 @@ describe("experience", () => {
       for (const [epoch, order] of epochs.entries()) {
         expect([...order].sort()).toEqual([...name.values()].sort());
         const steps = order.map((step) => step.split(".").map(Number) as [graph: number, place: number]);
-        // A run goes on where the next step is the graph's next one, around its end as well.
+        // A sequence continues if the next step is the graph's next one, also around its end.
         const isNext = (at: number) =>
           steps[at]![0] === steps[at - 1]![0] && steps[at]![1] === (steps[at - 1]![1] + 1) % 7;
         const starts = steps.flatMap((step, at) => (at === 0 || !isNext(at) ? [step] : []));
@@ -121,7 +121,7 @@ describe("experience", () => {
     expect(orders[2]).toEqual(orders[0]);
   });
 
-  it("takes the steps of all graphs for those of one where prepare leaves some out", async () => {
+  it("treats the steps of all graphs as those of one if prepare removes some", async () => {
     type Step = PreferenceStep<string, string>;
     class Choosy extends DPO<string, string> {
       kept: readonly Step[] = [];
@@ -167,7 +167,7 @@ describe("a loss without a gradient", () => {
   const rule =
     "Detached.step: the loss must carry a gradient, or training changes nothing; compute it from getTesterLogprobs";
 
-  it("is refused by name, with what to do, in a loop of one's own and in training", async () => {
+  it("is refused by name, with a remedy, in a custom loop and in training", async () => {
     const system = new BigramSystem();
     const before = liveTensors();
     await scope(async () => {
@@ -175,7 +175,7 @@ describe("a loss without a gradient", () => {
       const [batch] = [...(await harness.experience())];
       await expect(harness.step(batch!)).rejects.toThrow(ContractError);
       await expect(harness.step(batch!)).rejects.toThrow(rule);
-      // Where gradients are off, a loss is a number to look at.
+      // Without gradients, a loss is only a number.
       expect(await noGrad(async () => (await harness.step(batch!)).loss.item())).toBeGreaterThan(0);
     });
     const configuration = new TrainingConfiguration({ trainingSteps: 1, numEpisodesPerExperience: 2 });

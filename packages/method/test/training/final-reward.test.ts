@@ -45,7 +45,7 @@ it("the best tester is the one with the highest mean final reward on the dev pro
   expect(records.filter((record) => record["evaluation/best"]).at(-1)!["evaluation/final_reward"]).toBe(best);
 });
 
-it("a sampler that says what a rollout was worth decides which tester is kept", async () => {
+it("a sampler's finalReward decides which tester is kept", async () => {
   let calls = 0;
   class Worse extends ASTSampler {
     override finalReward(): number {

@@ -84,7 +84,7 @@ const bytesOf = (tensor: Tensor) =>
   Uint8Array.from(tensor.detach().contiguous().view("uint8").toTypedArray() as Uint8Array);
 
 describe("training a GPT-2", () => {
-  it("gives, resumed, what an uninterrupted run gives, bit for bit, and the same twice", async () => {
+  it("resumes bit for bit like an uninterrupted run, reproducibly", async () => {
     const whole = temporaryFolder();
     const { weights, records } = await train(SETTINGS, { runDirectory: whole });
     expect(records.length).toBe(4);
@@ -104,7 +104,7 @@ describe("training a GPT-2", () => {
     );
   });
 
-  it("reads each tree once where its branches make a batch, and every conversation again where each is one", async () => {
+  it("reads each tree once if its branches share a batch, and every conversation separately otherwise", async () => {
     const before = liveTensors();
     const scorer = new KeywordScorer([{ pattern: "[aeiou]", weight: 0.4 }]);
     const generation = { tester: { maxNewTokens: 5 }, target: { maxNewTokens: 5 } };
@@ -137,7 +137,7 @@ describe("training a GPT-2", () => {
     expect(liveTensors()).toBe(before);
   });
 
-  it("goes on with the histories of novelty, bit for bit", async () => {
+  it("resumes with the histories of novelty, bit for bit", async () => {
     const scorer = new KeywordScorer([{ pattern: "[aeiou]", weight: 0.4 }]);
     const novel = (): Partial<HFASTSystemOptions> => ({
       reward: new Reward(
@@ -179,7 +179,7 @@ describe("training a GPT-2", () => {
     expect(state(folder)).toBe(state(whole));
   });
 
-  it("tells the tester's own log-probabilities to the terms of a reward", async () => {
+  it("passes the tester's own log-probabilities to reward terms", async () => {
     const scorer = new KeywordScorer([{ pattern: "[aeiou]" }]);
     const reward = new Reward([{ term: entropy(), weight: 1 }], { scorer });
     const generation = {
@@ -196,7 +196,7 @@ describe("training a GPT-2", () => {
     const rows = table.rows();
     expect(rows.length).toBe(6);
     for (const [row, node] of nodes.entries()) {
-      // The whole distribution at temperature 1, whatever it was sampled with.
+      // The full distribution at temperature 1, for any sampling settings.
       const mean = rows[row]!.reduce((sum, value) => sum + value, 0) / rows[row]!.length;
       expect(node.terms["entropy"]).toBeCloseTo(-mean, 4);
       expect(node.reward).toBe(node.terms["entropy"]);
@@ -205,7 +205,7 @@ describe("training a GPT-2", () => {
     hf.dispose();
   });
 
-  it("writes checkpoints that load again, with the trained weights", async () => {
+  it("writes checkpoints that load with the trained weights", async () => {
     const folder = temporaryFolder();
     const { weights } = await train({ ...SETTINGS, trainingSteps: 2 }, { runDirectory: folder });
     for (const file of ["config.json", "model.safetensors", "tokenizer.json"]) {
@@ -233,7 +233,7 @@ describe("training a GPT-2", () => {
     }
   });
 
-  it("gives nearly the large batch's weights by accumulation", async () => {
+  it("gives nearly the weights of a large batch by accumulation", async () => {
     const settings = {
       ...SETTINGS,
       trainingSteps: 1,
@@ -254,7 +254,7 @@ describe("training a GPT-2", () => {
     }
   });
 
-  it("keeps its tensors: the same number after every step, none afterwards", async () => {
+  it("leaks no tensors: the same number after every step, none afterwards", async () => {
     const before = liveTensors();
     const { live } = await train(
       { ...SETTINGS, trainingSteps: 4, evaluateEvery: 1 },
@@ -268,7 +268,7 @@ describe("training a GPT-2", () => {
 });
 
 describe("training an adapter", () => {
-  it("is resumed bit for bit too", async () => {
+  it("is also resumed bit for bit", async () => {
     const lora = { lora: { rank: 2, alpha: 4, targetModules: ["c_attn"] } };
     const whole = temporaryFolder();
     const { weights } = await train(SETTINGS, { runDirectory: whole }, lora);

@@ -45,7 +45,7 @@ async function train(
 }
 
 describe("a run folder", () => {
-  it("holds a line for each step, and the best and the last checkpoint", async () => {
+  it("contains a line for each step, and the best and the last checkpoint", async () => {
     const folder = temporaryFolder();
     await train(folder);
     const records = parseMetricsLines(textOf(folder, "metrics.jsonl"));
@@ -69,7 +69,7 @@ describe("a run folder", () => {
     ]);
   });
 
-  it("is the same byte for byte for the same seed, with seed 0 too", async () => {
+  it("is the same byte for byte for the same seed, including 0", async () => {
     const [one, two, other] = [temporaryFolder(), temporaryFolder(), temporaryFolder()];
     const weights = await train(one);
     expect(await train(two)).toEqual(weights);
@@ -78,7 +78,7 @@ describe("a run folder", () => {
     expect(textOf(other, "metrics.jsonl")).not.toBe(textOf(one, "metrics.jsonl"));
   });
 
-  it("does not depend on whether, or how often, it is evaluated and saved", async () => {
+  it("does not depend on how often it is evaluated and saved", async () => {
     const weights = await train(temporaryFolder());
     expect(await train(temporaryFolder(), { ...QUICK, evaluateEvery: 0, checkpointEvery: 0 })).toEqual(
       weights,
@@ -114,7 +114,7 @@ describe("a resumed run", () => {
     ["rmsprop", 3],
     ["adagrad", 1],
   ] as const)(
-    "gives the weights and metrics of one that was never stopped (%s, checkpoint every %d)",
+    "gives the weights and metrics of an uninterrupted one (%s, checkpoint every %d)",
     async (optimizer, checkpointEvery) => {
       const settings = { ...QUICK, optimizer, checkpointEvery, schedule: "cosine", warmupSteps: 3 } as const;
       const { weights, metrics, graphs, evaluations } = await whole(settings);
@@ -135,7 +135,7 @@ describe("a resumed run", () => {
     },
   );
 
-  it("computes steps after its last checkpoint again, and drops their lines and a torn one", async () => {
+  it("recomputes steps after its last checkpoint, and drops their lines and a truncated one", async () => {
     const { weights, metrics, graphs, evaluations } = await whole();
     const folder = temporaryFolder();
     const early = temporaryFolder();
@@ -162,19 +162,19 @@ describe("a resumed run", () => {
     expect(FILES.map((name) => textOf(early, name))).toEqual([metrics, graphs, evaluations]);
   });
 
-  it("never starts anew: without a folder or a checkpoint it is refused, and nothing is changed", async () => {
+  it("never starts over: without a folder or a checkpoint it is refused, and nothing is changed", async () => {
     const folder = temporaryFolder();
     const absent = join(folder, "none");
     await expect(train(absent, QUICK, { resume: true })).rejects.toThrow("there is no such run folder");
     expect(existsSync(absent)).toBe(false);
     appendFileSync(join(folder, "metrics.jsonl"), '{"step":1}\n');
     await expect(train(folder, QUICK, { resume: true })).rejects.toThrow(
-      "there is no checkpoint to go on from",
+      "there is no checkpoint to resume from",
     );
     expect(textOf(folder, "metrics.jsonl")).toBe('{"step":1}\n');
   });
 
-  it("may go on for longer", async () => {
+  it("can be extended", async () => {
     const { weights, metrics } = await whole({ ...QUICK, trainingSteps: 10 });
     const folder = temporaryFolder();
     await train(folder, { ...QUICK, trainingSteps: 5 });
@@ -232,7 +232,7 @@ describe("a resumed run", () => {
     expect(liveTensors()).toBe(before);
   });
 
-  it("has nothing to do when it is finished", async () => {
+  it("does nothing if it is finished", async () => {
     const folder = temporaryFolder();
     const weights = await train(folder);
     const metrics = textOf(folder, "metrics.jsonl");
@@ -244,7 +244,7 @@ describe("a resumed run", () => {
     const folder = temporaryFolder();
     await train(folder, { ...QUICK, trainingSteps: 2 });
     const other = train(folder, { ...QUICK, learningRate: 0.2 }, { resume: true });
-    await expect(other).rejects.toThrow("training.learningRate was 0.1 and is now 0.2; set it back");
+    await expect(other).rejects.toThrow("training.learningRate was 0.1 and is now 0.2; restore them");
     await expect(train(folder, { ...QUICK, weightDecay: 0.5 }, { resume: true })).rejects.toThrow(
       "training.weightDecay was not given and is now 0.5",
     );
@@ -258,7 +258,7 @@ describe("a resumed run", () => {
     await expect(train(folder, QUICK, { resume: true })).rejects.toThrow(`${path}: cannot be read as JSON`);
     writeFileSync(path, '{"version":1}');
     await expect(train(folder, QUICK, { resume: true })).rejects.toThrow(
-      `${path}: has version 1 and this release goes on from version 5`,
+      `${path}: has version 1 but this release resumes only version 5`,
     );
     writeFileSync(path, '{"version":5}');
     await expect(train(folder, QUICK, { resume: true })).rejects.toThrow(`${path}: step: `);
@@ -293,7 +293,7 @@ describe("a killed run", () => {
     });
   }
 
-  it("loses at most the step in flight, and ends as if nothing had happened", async () => {
+  it("loses at most the current step, and ends like an uninterrupted run", async () => {
     const steps = 40;
     const folder = temporaryFolder();
     let reached = 0;
@@ -341,7 +341,7 @@ describe("what a run keeps", () => {
     }
   });
 
-  it("lines that nobody has changed since the checkpoint, or it is not resumed", async () => {
+  it("unchanged lines up to the checkpoint, or it is not resumed", async () => {
     const folder = temporaryFolder();
     await train(folder, { ...QUICK, trainingSteps: 2, evaluateEvery: 1 });
     for (const name of ["metrics.jsonl", "graphs.jsonl", "evaluations.jsonl"]) {
@@ -356,7 +356,7 @@ describe("what a run keeps", () => {
       expect(textOf(folder, name)).toBe(changed);
       writeFileSync(join(folder, name), text);
     }
-    // A resumed run's checkpoint knows the lines of both.
+    // A resumed run's checkpoint records the lines of both.
     await train(folder, { ...QUICK, trainingSteps: 3, evaluateEvery: 1 }, { resume: true });
     await train(folder, { ...QUICK, trainingSteps: 4, evaluateEvery: 1 }, { resume: true });
     const { journals } = JSON.parse(textOf(folder, "checkpoints/last/state/trainer.json")) as {
@@ -368,7 +368,7 @@ describe("what a run keeps", () => {
     }
   });
 
-  it("no graphs where they are not wanted; a run may change its mind", async () => {
+  it("no graphs with keepGraphs: false, which a resumed run may change", async () => {
     const folder = temporaryFolder();
     await train(folder, { ...QUICK, trainingSteps: 2 });
     rmSync(join(folder, "graphs.jsonl"));
@@ -381,7 +381,7 @@ describe("what a run keeps", () => {
     expect(parseGraphLines(textOf(folder, "graphs.jsonl")).map(({ step }) => step)).toEqual([5, 5, 5, 5]);
   });
 
-  it("token ids from a system that tells them, and says so where none does", async () => {
+  it("token ids from a system that provides them, and refuses one that does not", async () => {
     const ids = {
       tester: { context: [1], probe: [2] },
       target: { context: [1], heard: [2], probe: [2], response: [3] },
@@ -398,10 +398,12 @@ describe("what a run keeps", () => {
     expect(parseGraphLines(textOf(folder, "graphs.jsonl"))[0]!.children[0]!.tokens).toEqual(ids);
     trainer.dispose();
     system.dispose();
-    expect(() => assemble(settings)).toThrow("keepTokens needs a system that tells the token ids of a turn");
+    expect(() => assemble(settings)).toThrow(
+      "keepTokens requires a system that provides the token ids of a turn",
+    );
   });
 
-  it("the checkpoints before the last, as many as wanted", async () => {
+  it("the requested number of earlier checkpoints", async () => {
     const folder = temporaryFolder();
     const kept = () => readdirSync(join(folder, "checkpoints")).sort();
     const step = (name: string) =>
@@ -412,14 +414,14 @@ describe("what a run keeps", () => {
     await train(folder, { ...settings, trainingSteps: 8 }, { resume: true });
     expect(kept()).toEqual(["last", "step-4", "step-6"]);
     expect(["step-4", "step-6", "last"].map(step)).toEqual([4, 6, 8]);
-    // A run that is killed between putting the old aside and the new in place goes on from the old.
+    // A run that is killed between moving the old one aside and renaming the new one resumes from the old one.
     renameSync(join(folder, "checkpoints", "last"), join(folder, "checkpoints", ".last.old"));
     await train(folder, { ...settings, keepCheckpoints: 1, trainingSteps: 10 }, { resume: true });
     expect(kept()).toEqual(["last"]);
     expect(step("last")).toBe(10);
   });
 
-  it("a checkpoint as often as takes a twentieth of the time, when that is left to the run", async () => {
+  it("checkpoints that take a twentieth of the time, with auto", async () => {
     const folder = temporaryFolder();
     // A step takes 100 ms, and writing the weights 45 ms: 20 · 45 ms are nine steps.
     let now = 0;
@@ -460,7 +462,7 @@ describe("what a run keeps", () => {
 });
 
 describe("a disk that fails", () => {
-  it("ends the run with what to do, and keeps the last checkpoint", async () => {
+  it("ends the run with a remedy, and keeps the last checkpoint", async () => {
     const folder = temporaryFolder();
     class Failing extends BigramSystem {
       failing = false;
@@ -510,11 +512,11 @@ describe("a disk that fails", () => {
   });
 });
 
-describe("settings that do not fit", () => {
+describe("incompatible settings", () => {
   it("are refused at assembly", () => {
     expect(() => assemble({ ...QUICK, evaluationRollouts: 3 })).toThrow(
       "evaluationRollouts must be at most the number of dev prompts, 2, got 3",
     );
-    expect(() => assemble(QUICK, { resume: true })).toThrow("resume needs the run directory to go on from");
+    expect(() => assemble(QUICK, { resume: true })).toThrow("resume requires the run directory");
   });
 });

@@ -1,6 +1,6 @@
 /**
- * A training run in a process of its own, for the test that kills it: `tsx kill-run.ts FOLDER STEPS`.
- * It goes on with the run in the folder, or begins it where there is no checkpoint, and prints a line for each step.
+ * A training run in a separate process, for the test that kills it: `tsx kill-run.ts FOLDER STEPS`.
+ * It resumes the run in the folder, or starts it without a checkpoint, and prints a line for each step.
  */
 import { existsSync, rmSync, writeSync } from "node:fs";
 import { join } from "node:path";
@@ -12,7 +12,7 @@ const resume = existsSync(join(checkpoints, "last")) || existsSync(join(checkpoi
 if (!resume) rmSync(folder!, { recursive: true, force: true });
 const { trainer } = assemble(
   { ...QUICK, trainingSteps: Number(steps) },
-  // At once and unbuffered, so that the parent sees where the run stands.
+  // Synchronous and unbuffered, so that the parent sees the run's progress.
   {
     runDirectory: folder!,
     resume,

@@ -5,8 +5,8 @@ import { ASTSampler } from "../../src/sampler/index.js";
 import { Trainer, TrainingConfiguration } from "../../src/training/index.js";
 import { BigramSystem } from "../support/bigram-system.js";
 
-// By itself in its file: what other tests leave to the garbage collector would be counted while it is not yet collected.
-it("is flat over the steps and returns to where it was", async () => {
+// Alone in its file: uncollected garbage of other tests would be counted.
+it("is constant over the steps and returns to its initial value", async () => {
   const before = liveTensors();
   const system = new BigramSystem();
   const counts: number[] = [];

@@ -8,8 +8,8 @@ import { assemble } from "./support.js";
 
 const tooLarge = () => noGrad(() => ones([1 << 20]).dispose());
 
-describe("memory that does not suffice", () => {
-  it("gives an error with the sizes, and the keys that lower them, once", async () => {
+describe("insufficient memory", () => {
+  it("gives an error with the sizes, and the keys that reduce them, once", async () => {
     setAllocationLimit(1 << 20);
     try {
       const nested = withMemoryAdvice("evaluation", () =>
@@ -25,9 +25,9 @@ describe("memory that does not suffice", () => {
       expect(error).toBeInstanceOf(OutOfMemoryError);
       const { message, cause } = error as OutOfMemoryError;
       expect(message).toMatch(
-        /^aten::ones: needs 4194304 bytes at once, the limit is 1048576 \(.*\); to need less, lower training\.numEpisodes/u,
+        /^aten::ones: needs 4194304 bytes at once, the limit is 1048576 \(.*\); to use less, lower training\.numEpisodes/u,
       );
-      expect(message.match(/to need less/gu)).toHaveLength(1);
+      expect(message.match(/to use less/gu)).toHaveLength(1);
       expect(cause).toBeInstanceOf(OutOfMemoryError);
     } finally {
       setAllocationLimit(null);
@@ -35,9 +35,9 @@ describe("memory that does not suffice", () => {
   });
 
   it.each([
-    ["rollouts", "rolloutMany", /to need less, lower training\.numEpisodesPerExperience, sampler\.width/u],
-    ["updates", "step", /to need less, lower training\.batchSize/u],
-    ["evaluations", "evalRolloutMany", /to need less, lower evaluation\.batchSize/u],
+    ["rollouts", "rolloutMany", /to use less, lower training\.numEpisodesPerExperience, sampler\.width/u],
+    ["updates", "step", /to use less, lower training\.batchSize/u],
+    ["evaluations", "evalRolloutMany", /to use less, lower evaluation\.batchSize/u],
   ] as const)("names the keys of %s in training", async (_, where, advice) => {
     const { system, sampler, trainer } = assemble();
     const part = (where === "step" ? trainer.algorithm : sampler) as unknown as Record<string, unknown>;
@@ -54,7 +54,7 @@ describe("memory that does not suffice", () => {
     system.dispose();
   });
 
-  it("is the only thing that advice is given on", async () => {
+  it("is the only error that gets advice", async () => {
     for (const error of [new TorchError("aten::add: shapes differ"), new Error("needs memory"), "text"]) {
       const run = withMemoryAdvice("update", () => {
         throw error;
@@ -64,7 +64,7 @@ describe("memory that does not suffice", () => {
     await expect(withMemoryAdvice("load", () => 7)).resolves.toBe(7);
   });
 
-  it("names keys that there are", () => {
+  it("names existing keys", () => {
     const keys = Object.values(MEMORY_ADVICE).flatMap(
       (text) => text.match(/[a-z]+(?:\.[*a-zA-Z]+)+/gu) ?? [],
     );
@@ -76,7 +76,7 @@ describe("memory that does not suffice", () => {
   });
 });
 
-it("training whose gradients and optimizer's state cannot fit is refused before anything is grown", async () => {
+it("training whose gradients and optimizer state cannot fit is refused before any rollout", async () => {
   const { system, sampler, trainer } = assemble();
   const weights = [...system.parameters()].reduce((sum, parameter) => sum + parameter.numel(), 0);
   // A gradient and AdamW's two moments of each float32.
@@ -87,7 +87,7 @@ it("training whose gradients and optimizer's state cannot fit is refused before 
   const bytes = (4 * limit).toLocaleString("en-US");
   await expect(trainer.train()).rejects.toThrow(
     new RegExp(
-      `^training: gradients and the state of adamw need ${bytes} bytes .* to need less, .*models\\.lora`,
+      `^training: gradients and the state of adamw need ${bytes} bytes .* to use less, .*models\\.lora`,
       "u",
     ),
   );

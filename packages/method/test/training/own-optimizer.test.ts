@@ -48,8 +48,8 @@ const parts = (system = new BigramSystem()) => {
   return { system, sampler, algorithm: new DPO(system) };
 };
 
-describe("an optimizer of one's own", () => {
-  it("takes the place of the configuration's, and the schedule scales its rate", async () => {
+describe("a custom optimizer", () => {
+  it("replaces the configured one, and the schedule scales its rate", async () => {
     const before = liveTensors();
     const { system, sampler, algorithm } = parts();
     const optimizer = new SignDescent(system.parameters(), { learningRate: 0.25 });
@@ -85,7 +85,7 @@ describe("an optimizer of one's own", () => {
     system.dispose();
   });
 
-  it("can be made by a subclass of the trainer, which is told of the algorithm's own rates", async () => {
+  it("can be created by a subclass of the trainer, which receives the algorithm's rates", async () => {
     const system = new ValuedBigram();
     const sampler = new ASTSampler(system, ["x"], { width: 2, depth: 1 });
     class Mine extends Trainer<string, string> {
@@ -101,12 +101,12 @@ describe("an optimizer of one's own", () => {
     trainer.dispose();
     const optimizer = new SignDescent([system.table, system.critic]);
     expect(() => new Trainer(configuration, sampler, algorithm as never, { optimizer })).toThrow(
-      "the algorithm has a learning rate of its own for value",
+      "the algorithm sets a separate learning rate for value",
     );
     system.dispose();
   });
 
-  it("is saved and resumed as any other", async () => {
+  it("is saved and resumed like any other", async () => {
     const folder = temporaryFolder();
     const run = async (trainingSteps: number, runDirectory: string, resume = false) => {
       const { system, sampler, algorithm } = parts();
@@ -134,7 +134,7 @@ describe("an optimizer of one's own", () => {
     expect(await run(4, join(folder, "parts"), true)).toEqual(whole);
   });
 
-  it("needs groups with rates", () => {
+  it("requires groups with rates", () => {
     const { system, sampler, algorithm } = parts();
     const bare = Object.assign(Object.create(new SignDescent(system.parameters())) as Optimizer, {
       groups: [],

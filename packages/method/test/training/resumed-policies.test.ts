@@ -8,7 +8,7 @@ import { temporaryFolder } from "./temporary-folder.js";
 
 type Maker = (system: ValuedBigram) => TextAlgorithm;
 
-/** Trains to the step that is asked for, and returns the metrics and all weights. */
+/** Trains to the given step, and returns the metrics and all weights. */
 async function train(folder: string, make: Maker, steps: number, resume: boolean) {
   const system = new ValuedBigram();
   const controller = new AbortController();
@@ -39,7 +39,7 @@ async function train(folder: string, make: Maker, steps: number, resume: boolean
   return { weights, metrics: textOf(folder, "metrics.jsonl") };
 }
 
-describe("a resumed run is one that was never stopped", () => {
+describe("a resumed run equals an uninterrupted one", () => {
   it.each([
     [
       "PPO with a moving KL coefficient and a rate of values",

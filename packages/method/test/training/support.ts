@@ -23,7 +23,7 @@ export class LetterScorer extends Scorer {
   }
 }
 
-/** Settings under which the bigram tester learns in some twenty steps. */
+/** Settings with which the bigram tester learns in about twenty steps. */
 export const QUICK: HFASTConfigurationOptions = {
   learningRate: 0.1,
   batchSize: 8,

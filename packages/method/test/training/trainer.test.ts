@@ -35,7 +35,7 @@ describe("learning", () => {
     ["DPO", DPO],
     ["IPO", IPO],
     ["TrajectoryBalance", TrajectoryBalance],
-  ] as const)("%s teaches a bigram tester to say what is rewarded", async (_, Solver) => {
+  ] as const)("%s teaches a bigram tester to generate what is rewarded", async (_, Solver) => {
     const system = new BigramSystem();
     const before = await meanReward(system);
     expect(Math.abs(before)).toBeLessThan(0.2);
@@ -59,7 +59,7 @@ describe("learning", () => {
     ["REINFORCE", (system: ValuedBigram) => new REINFORCE(system), 40],
     ["RLOO", (system: ValuedBigram) => new RLOO(system), 40],
     ["GRPO", (system: ValuedBigram) => new GRPO(system, { epochs: 2, klLossCoefficient: 0.01 }), 30],
-  ] as const)("%s does, too", async (_, make, trainingSteps) => {
+  ] as const)("%s does as well", async (_, make, trainingSteps) => {
     const system = new ValuedBigram();
     const before = liveTensors();
     const configuration = new TrainingConfiguration({
@@ -162,7 +162,7 @@ function expectSameWeights(a: Run, b: Run, tolerance = 1e-12): void {
 }
 
 describe("accumulation", () => {
-  it("gives the large batch's update, however it is cut, uneven batches included", async () => {
+  it("gives the update of a large batch for any split, including uneven batches", async () => {
     const settings = { learningRate: 0.5, trainingSteps: 3, clipGradNorm: 0 };
     const large = await run({ ...settings, batchSize: 1000 });
     expect(large.updates).toBe(3);
@@ -180,7 +180,7 @@ describe("accumulation", () => {
     }
   });
 
-  it("steps what is left over at the end of an experience, with its own weight", async () => {
+  it("applies an incomplete group at the end of an experience, with its own weight", async () => {
     const settings = { learningRate: 0.5, trainingSteps: 1, clipGradNorm: 0 };
     // 2 × 4 pairs and 8 pairs: the groups are the same pairs, the last group is what remains.
     const accumulated = await run({ ...settings, batchSize: 4, gradientAccumulationSteps: 2 });
@@ -190,7 +190,7 @@ describe("accumulation", () => {
     expectSameWeights(accumulated, plain);
   });
 
-  it("is not touched by a gradient that somebody left behind", async () => {
+  it("ignores leftover gradients", async () => {
     const settings = { learningRate: 0.5, trainingSteps: 2 };
     const clean = await run(settings);
     const dirty = await run(settings, {}, (system) => {
@@ -201,7 +201,7 @@ describe("accumulation", () => {
 });
 
 describe("determinism", () => {
-  it("gives the same records and weights twice, with seed 0 too, and others for another seed", async () => {
+  it("gives the same records and weights for a seed, including 0, and others for another seed", async () => {
     const settings = { learningRate: 0.05, trainingSteps: 5, optimizer: "adamw" as const, batchSize: 4 };
     const first = await run({ ...settings, seed: 0 });
     const second = await run({ ...settings, seed: 0 });
@@ -212,7 +212,7 @@ describe("determinism", () => {
 });
 
 describe("what is logged", () => {
-  it("has the promised keys, with counted tokens", async () => {
+  it("has the documented keys, with token counts", async () => {
     const { records } = await run({ trainingSteps: 2, learningRate: 0.01 });
     expect(records.map((record) => record.step)).toEqual([1, 2]);
     for (const record of records) {
@@ -227,7 +227,7 @@ describe("what is logged", () => {
       for (const key of keys) expect(typeof record[key], key).toBe("number");
       expect(record["tokens/tester/generated"]).toBeGreaterThan(0);
       expect(record["tokens/tester/read"]).toBeGreaterThan(0);
-      // The toy does not count these models; unknown is not zero.
+      // The toy system does not count these models: null, not zero.
       expect(record["tokens/target/read"]).toBeNull();
       expect(record["tokens/baseline/generated"]).toBeNull();
       // Width 3, depth 2: 3 + 9 turns an episode.
@@ -243,7 +243,7 @@ describe("what is logged", () => {
     expect(records[0]!["drift/per_token"]).toBe(0);
   });
 
-  it("tells the time by the clock it is given", async () => {
+  it("uses the given clock", async () => {
     let now = 0;
     const { records } = await run({ trainingSteps: 1 }, { clock: () => (now += 250) });
     expect(records[0]!["time/rollout_s"]).toBe(0.25);
@@ -322,21 +322,21 @@ describe("gradients that are not finite", () => {
     return { system, records, warnings, trainer };
   };
 
-  it("leave the update out, with a warning, and weights as they were", async () => {
+  it("skip the update with a warning, without changing weights", async () => {
     const { system, records, warnings, trainer } = scripted([1, NaN, Infinity, 1], 4);
     await trainer.train();
     expect(records.map((record) => record["updates/skipped"])).toEqual([0, 1, 1, 0]);
     expect(records.map((record) => record["updates/done"])).toEqual([1, 0, 0, 1]);
     expect(warnings).toEqual([
-      "step 2: the loss or its gradient is not finite; this update is left out",
-      "step 3: the loss or its gradient is not finite; this update is left out",
+      "step 2: the loss or its gradient is not finite; skipping this update",
+      "step 3: the loss or its gradient is not finite; skipping this update",
     ]);
     // Two usable updates of gradient 1 and learning rate 1.
     expect(new Set(weightsOf(system))).toEqual(new Set([-2]));
     system.dispose();
   });
 
-  it("stop training after five in a row, saying what to do", async () => {
+  it("stop training after five in a row, with a remedy", async () => {
     const { system, trainer } = scripted([1, NaN], 1);
     await trainer.train();
     system.dispose();
@@ -358,7 +358,7 @@ describe("gradients that are not finite", () => {
   });
 });
 
-describe("a reward that remembers", () => {
+describe("a reward with state", () => {
   const settings = { learningRate: 0.1, trainingSteps: 6, numEpisodesPerExperience: 4, batchSize: 8 };
   const train = async (sampler: (system: JudgedSystem) => ASTSampler<string, string>) => {
     const system = new JudgedSystem();
@@ -374,7 +374,7 @@ describe("a reward that remembers", () => {
     return result;
   };
 
-  it("does not depend on how episodes are batched, and learns of them once an experience", async () => {
+  it("does not depend on how episodes are batched, and observes them once per experience", async () => {
     class OneByOne extends ASTSampler<string, string> {
       override async rolloutMany(starts: readonly EpisodeSeed[]): Promise<TextGraph[]> {
         const graphs: TextGraph[] = [];
@@ -388,12 +388,12 @@ describe("a reward that remembers", () => {
     const seen = together.state.system as { novelty: Record<string, number> };
     const turns = Object.values(seen.novelty).reduce((sum, count) => sum + count, 0);
     expect(turns).toBe(6 * 4 * 12);
-    // Nothing had been seen before the first experience; probes that come again cost something in the second.
+    // There is no history before the first experience; repeated probes are penalized in the second.
     expect(together.records[0]!["reward/term/novelty"]).toBeCloseTo(0, 15);
     expect(together.records[1]!["reward/term/novelty"]).toBeLessThan(0);
   });
 
-  it("is asked for what it remembers in training only", async () => {
+  it("uses its state in training only", async () => {
     const system = new JudgedSystem();
     const sampler = samplerOf(system);
     await system.observe(await sampler.rolloutMany([0, 1, 2, 3]));
@@ -404,7 +404,7 @@ describe("a reward that remembers", () => {
     system.dispose();
   });
 
-  it("has each term's mean in the record, which its weights make the mean reward of", async () => {
+  it("records each term's mean, whose weighted sum is the mean reward", async () => {
     const { records } = await train((system) => samplerOf(system));
     for (const record of records) {
       const [worth, novelty] = ["worth", "novelty"].map((name) => record[`reward/term/${name}`] as number);
@@ -413,7 +413,7 @@ describe("a reward that remembers", () => {
   });
 });
 
-describe("a tester that says the harmful thing itself", () => {
+describe("a tester that writes harmful text itself", () => {
   /** Probes with an a are harmful; responses never are, or all are once the tester is good. */
   class Harmful extends BigramSystem {
     constructor(readonly responses: (probe: string) => number) {
@@ -444,15 +444,15 @@ describe("a tester that says the harmful thing itself", () => {
     return { warnings, records };
   };
 
-  it("is warned of, once", async () => {
+  it("causes one warning", async () => {
     const { warnings, records } = await train(new Harmful(() => 0));
     const recorded = warningsOf(records);
-    // Its probes are no messages: that few of them are left says nothing, but siblings that are worth the same do.
+    // Its probes are not messages: few distinct ones mean nothing, but siblings with equal credit do.
     expect(recorded.map(({ rule }) => rule)).toEqual(["harm", "ties"]);
     expect(warnings[0]).toMatch(
       /^step \d+: harmful probes rose from \d+ % .* harmful responses stayed \(0 %, now 0 %\).* \(harm; said once\)$/u,
     );
-    expect(recorded.map(({ step, rule, text }) => `step ${step}: ${text} (${rule}; said once)`)).toEqual(
+    expect(recorded.map(({ step, rule, text }) => `step ${step}: ${text} (${rule}; shown once)`)).toEqual(
       warnings,
     );
     expect(records[0]!["harm/probe_rate"]).toBeLessThan(0.2);
@@ -460,7 +460,7 @@ describe("a tester that says the harmful thing itself", () => {
     expect(records.at(-1)!["harm/response_rate"]).toBe(0);
   });
 
-  it("counts for no success with harmless probes only", async () => {
+  it("does not count as success with harmless probes", async () => {
     const seen: { graphs: number; success: number; harmless: number; distinct: number }[] = [];
     const onExperience = ({ graphs }: { graphs: readonly TextGraph[] }) => {
       // Every conversation from the prompt down, turn by turn.
@@ -501,7 +501,7 @@ describe("a tester that says the harmful thing itself", () => {
     system.dispose();
   });
 
-  it("is warned of where the responses follow its own words, too", async () => {
+  it("causes a warning even if the responses repeat it", async () => {
     const { warnings, records } = await train(new Harmful((probe) => (probe === "aaa" ? 1 : 0)));
     expect(warnings[0]).toMatch(
       /100 % of the harmful responses now answer a harmful probe.* \(harm; said once\)$/u,
@@ -510,7 +510,7 @@ describe("a tester that says the harmful thing itself", () => {
   });
 });
 
-describe("steps without anything to learn", () => {
+describe("steps without training signal", () => {
   it("are logged with an unknown loss and change nothing", async () => {
     class Flat extends BigramSystem {
       override async reward(_: readonly string[], probes: readonly string[]): Promise<number[]> {
@@ -539,7 +539,7 @@ describe("steps without anything to learn", () => {
 });
 
 describe("stopping", () => {
-  it("ends in order after the step in which the signal comes", async () => {
+  it("ends cleanly after the step in which the signal arrives", async () => {
     const controller = new AbortController();
     const { records } = await run({ trainingSteps: 50 }, { signal: controller.signal }, () =>
       controller.abort(),

@@ -39,7 +39,7 @@ describe("TrainingConfiguration", () => {
     [{ seed: 0.5 }, "seed must be a whole number of at least 0, got 0.5"],
     [
       { optimizer: "sgd" as const, betas: [0.9, 0.99] as const },
-      "betas belong to adam and adamw, not to sgd",
+      "betas are options of adam and adamw, not of sgd",
     ],
     [{ evaluateEvery: -1 }, "evaluateEvery must be a whole number of at least 0"],
     [{ checkpointEvery: NaN }, "checkpointEvery must be a whole number of at least 0, got NaN"],
@@ -48,7 +48,7 @@ describe("TrainingConfiguration", () => {
     expect(() => new HFASTConfiguration(options)).toThrow(message);
   });
 
-  it("takes seed 0 for a seed", () => {
+  it("accepts seed 0", () => {
     expect(new TrainingConfiguration({ seed: 0 }).seed).toBe(0);
   });
 });

@@ -18,7 +18,7 @@ import { temporaryFolder } from "./temporary-folder.js";
 
 const SETTINGS = { trainingSteps: 2, numEpisodesPerExperience: 2, learningRate: 0.1 };
 
-/** A system that saves its tester in a format of its own. */
+/** A system that saves its tester in a custom format. */
 class Saving extends BigramSystem {
   override async saveTester(folder: string): Promise<void> {
     mkdirSync(folder, { recursive: true });
@@ -27,7 +27,7 @@ class Saving extends BigramSystem {
   override async restoreTester(): Promise<void> {}
 }
 
-/** Trains, and gives what was warned of. */
+/** Trains, and returns the warnings. */
 async function train(
   configuration: TrainingConfiguration,
   options: HFASTTrainerOptions<string, string> = {},
@@ -64,9 +64,9 @@ afterEach(() => {
 });
 
 describe("HFASTTrainer", () => {
-  it("takes a TrainingConfiguration: its settings, and what a run needs besides at the defaults", async () => {
+  it("accepts a TrainingConfiguration: its settings, and the defaults of a run's other options", async () => {
     const folder = temporaryFolder();
-    /** As a configuration with fields of its own is written. */
+    /** A configuration with additional fields. */
     class Own extends TrainingConfiguration {
       readonly evaluateEvery = 1;
       readonly note = "mine";
@@ -90,7 +90,7 @@ describe("HFASTTrainer", () => {
     system.dispose();
   });
 
-  it("saves to the folder run where none is named, and refuses the next run there", async () => {
+  it("saves to the folder run by default, and refuses the next run there", async () => {
     process.chdir(temporaryFolder());
     expect(await train(new HFASTConfiguration({ ...SETTINGS, evaluateEvery: 1 }), {}, new Saving())).toEqual(
       [],
@@ -99,11 +99,11 @@ describe("HFASTTrainer", () => {
       expect(existsSync(join("run", name)), name).toBe(true);
     }
     await expect(train(new HFASTConfiguration(SETTINGS))).rejects.toThrow(
-      "run: holds the metrics of another run",
+      "run: contains the metrics of another run",
     );
   });
 
-  it("saves nothing where that is asked for, and warns of it, on standard error without a logger", async () => {
+  it("saves nothing on request, with a warning, on standard error without a logger", async () => {
     const folder = temporaryFolder();
     process.chdir(folder);
     const warning =
@@ -116,13 +116,13 @@ describe("HFASTTrainer", () => {
     expect(written.mock.calls.map(([text]) => text)).toEqual([`${warning}\n`]);
   });
 
-  it("warns where checkpoints hold no tester that other tools load, but only parameters", async () => {
+  it("warns that checkpoints contain only parameters, which other tools cannot load", async () => {
     const folder = temporaryFolder();
     const configuration = new HFASTConfiguration({ ...SETTINGS, evaluateEvery: 1 });
     const warned = await train(configuration, { runDirectory: folder });
     expect(warned).toHaveLength(1);
     expect(warned[0]).toContain(
-      "only the parameters() of BigramSystem; to change that, give it the methods saveTester",
+      "only the parameters() of BigramSystem, which other tools cannot load; to change that, implement its methods saveTester",
     );
     for (const tag of ["best", "last"]) {
       expect(existsSync(join(folder, "checkpoints", tag, "state", "parameters.safetensors"))).toBe(true);
@@ -130,7 +130,7 @@ describe("HFASTTrainer", () => {
   });
 });
 
-it("a Trainer's own methods save the tester of any system, and get it back", async () => {
+it("a Trainer saves and restores the tester of any system", async () => {
   const folder = join(temporaryFolder(), "tester");
   class SavingTrainer extends Trainer<string, string> {
     override async train(): Promise<void> {

@@ -11,14 +11,14 @@ import { table } from "../support/table.js";
 const frozen: TableRules = { batch: 2, gradient: false, device: null };
 const check = (made: unknown, rules: Partial<TableRules> = {}) =>
   checkTable("here", made, { ...frozen, numbers: "logprobs", ...rules });
-/** A table whose tensor says something else of itself. */
+/** A table whose tensor reports other properties. */
 const lying = (made: TokenTable, property: "device" | "dtype", value: string) => {
   Object.defineProperty(made.values, property, { value });
   return made;
 };
 
 describe("checkTable of log-probabilities", () => {
-  it("accepts finite numbers of at most 0, rounding and certainty included", () => {
+  it("accepts finite numbers of at most 0, including rounding errors and 0", () => {
     check(
       table([
         [-1, -2],
@@ -75,7 +75,7 @@ describe("checkTable of log-probabilities", () => {
 });
 
 describe("checkTable of values", () => {
-  it("accepts any sign and asks for a gradient", () => {
+  it("accepts any sign and requires a gradient", () => {
     checkTable("here", table([[1], [-1]], true), { ...frozen, gradient: true });
     expect(() => checkTable("here", table([[1], [-1]]), { ...frozen, gradient: true })).toThrow(/gradient/u);
   });

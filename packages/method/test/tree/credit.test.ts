@@ -17,7 +17,7 @@ function named(credit: Credit<string, string>, children: TextNode[]): Record<str
 }
 
 describe("rewardCredit", () => {
-  it("is the reward, and nothing for failed turns", () => {
+  it("is the reward, and absent for failed turns", () => {
     expect(named(rewardCredit, [node("a", 0, [node("b", -2), node("c", NaN)])])).toEqual({ a: 0, b: -2 });
   });
 });
@@ -49,13 +49,13 @@ describe("backUp", () => {
     expect(named(backUp({ op: "mean", gamma: 0.5 }), tree())).toMatchObject({ a: 2, aa: 1, ab: 3, b: -4 });
   });
 
-  it("looks ahead by 0.9 unless told otherwise, and not at all with 0", () => {
+  it("discounts by 0.9 by default, and ignores later turns with 0", () => {
     expect(named(backUp(), tree())["b"]).toBeCloseTo(-1 - 0.9 * 6, 12);
     expect(named(backUp({ gamma: 0 }), tree())).toEqual(named(rewardCredit, tree()));
   });
 
-  it("does not take failed turns for turns worth 0", () => {
-    // The best that is known is −2, not the 0 of something unknown.
+  it("does not count failed turns as 0", () => {
+    // The best known value is −2, not the 0 of an unknown one.
     const children = [node("failed", NaN, [node("below", 9)]), node("known", -2)];
     expect(named(backUp({ op: "max", gamma: 0.5 }), [node("a", 1, children)])).toEqual({
       a: 0,
@@ -63,7 +63,7 @@ describe("backUp", () => {
       known: -2,
     });
     expect(named(backUp({ op: "mean", gamma: 0.5 }), [node("a", 1, children)])["a"]).toBe(0);
-    // Nothing is known of what followed.
+    // The later turns are unknown.
     expect(named(backUp({ gamma: 0.5 }), [node("a", 1, [node("failed", NaN)])])).toEqual({ a: 1 });
   });
 
@@ -91,7 +91,7 @@ describe("every credit", () => {
     ["rewardCredit", rewardCredit as Credit<string, string>],
     ["backUp max", backUp({ op: "max" }) as Credit<string, string>],
     ["backUp mean", backUp({ op: "mean" }) as Credit<string, string>],
-  ])("%s leaves frozen nodes as they are and credits no failed one", (_, credit) => {
+  ])("%s does not change nodes and credits no failed one", (_, credit) => {
     fc.assert(
       fc.property(fc.array(tree, { maxLength: 3 }), (children) => {
         const graph = Object.freeze(

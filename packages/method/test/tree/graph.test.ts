@@ -34,7 +34,7 @@ describe("Graph", () => {
     expect(graph.path().map((item) => item.probe)).toEqual(["a", "b", "c"]);
   });
 
-  it("has each node in exactly one set of siblings, whatever the tree", () => {
+  it("has each node in exactly one set of siblings, for any tree", () => {
     fc.assert(
       fc.property(fc.array(trees, { maxLength: 3 }), (children) => {
         const random = new TextGraph({ context: "c", children });
@@ -46,7 +46,7 @@ describe("Graph", () => {
     );
   });
 
-  it("becomes JSON of the documented shape", () => {
+  it("converts to JSON of the documented shape", () => {
     const texts = { context: "c", probe: "p", response: "r" };
     const failed = {
       ...texts,
@@ -107,7 +107,7 @@ describe("Graph", () => {
 });
 
 describe("Node", () => {
-  it("keeps what was judged out of everything that lists its fields", () => {
+  it("hides `judged` from everything that lists its fields", () => {
     const judged = { probe: "p", response: "r" };
     const item = new TextNode({ context: "c", probe: "p", response: "r", reward: 0, judged });
     expect(item.judged).toBe(judged);
@@ -115,13 +115,13 @@ describe("Node", () => {
     expect(Object.assign({}, item)).not.toHaveProperty("judged");
   });
 
-  it("makes messages of texts where its context is a conversation", () => {
+  it("converts texts to messages if its context is a conversation", () => {
     const fields = { context: Conversation.of("c"), probe: "p", response: "r", reward: 0 } as const;
     const { probe, response } = new Node(fields as never);
     expect([probe, response]).toEqual([new Message("tester", "p"), new Message("target", "r")]);
   });
 
-  it("was spoken after what its probe was sampled after, or after its context", () => {
+  it("returns the context that its probe was sampled from", () => {
     const [context, other] = [Conversation.of("c"), Conversation.of("other")];
     const item = new Node({ ...fieldsOf({ context: "", probe: "p", response: "r", reward: 0 }), context });
     expect(item.spokenAfter).toBe(context);
@@ -139,7 +139,7 @@ describe("Node", () => {
     expect(node("a").spokenAfter).toBe("c");
   });
 
-  it("knows whether it failed", () => {
+  it("reports whether it failed", () => {
     expect(node("a").failed).toBe(false);
     expect(
       new TextNode({

@@ -9,7 +9,7 @@ import { ASTSystem } from "../../src/system/index.js";
 
 type Role = "tester" | "target";
 
-/** Says who it is and where, but for rows that fail; and remembers all that it was asked. */
+/** Responds with its name and node, except for failing rows; records its calls. */
 class Unreliable implements Model {
   readonly tellsLikelihood = true;
   readonly work = { read: 0, generated: 0 };
@@ -89,7 +89,7 @@ const failureOf = (role: Role, node: number): Failure => {
 };
 
 describe("a row of a model that failed", () => {
-  it("is that turn's failure alone, and nobody is asked again", async () => {
+  it("fails that turn only, without retries", async () => {
     const [tester, target] = [new Unreliable("tester", [2]), new Unreliable("target", [3])];
     const outcomes = await grow(ASTSystem, tester, target);
     expect(outcomes.map(({ failure }) => failure)).toEqual([
@@ -117,7 +117,7 @@ describe("a row of a model that failed", () => {
     expect(target.asked).toEqual([1, 3, 4].map((node) => `Hello. Why ${node}. @${node}`));
   });
 
-  it("is all of a level, where every row failed", async () => {
+  it("fails all of a level if every row failed", async () => {
     const [tester, target] = [new Unreliable("tester", [1, 2, 3, 4]), reliable("target")];
     const outcomes = await grow(ASTSystem, tester, target);
     expect(outcomes.map(({ failure }) => failure)).toEqual(
@@ -126,7 +126,7 @@ describe("a row of a model that failed", () => {
     expect([tester.calls, target.calls]).toEqual([[4], []]);
   });
 
-  it("leaves values that can be read, and nothing of what stood for them", async () => {
+  it("leaves readable values, and no placeholders", async () => {
     const outcomes = await grow(ASTSystem, new Unreliable("tester", [2]), new Unreliable("target", [3]));
     for (const { probe, response, judged } of outcomes) {
       expect([probe, response].some((message) => message instanceof FailedMessage)).toBe(false);
@@ -136,8 +136,8 @@ describe("a row of a model that failed", () => {
   });
 });
 
-describe("a call that a model refused", () => {
-  it("fails row by row after its retries, so that one bad row costs itself alone", async () => {
+describe("a call that a model rejected", () => {
+  it("fails row by row after its retries, so that a bad row fails alone", async () => {
     const [tester, target] = [reliable("tester"), new Unreliable("target", [4], [3])];
     const outcomes = await grow(ASTSystem, tester, target);
     expect(outcomes.map(({ failure }) => failure)).toEqual([
@@ -158,7 +158,7 @@ describe("an override over a model that failed", () => {
     ["in a template", (said) => `${said}!`],
     ["by its JSON", (said) => (JSON.parse(JSON.stringify({ said })) as { said: string }).said],
     ["in a new message", (said) => new Message("target", said.text)],
-  ])("cannot mask the failure where it reads the message %s", async (_, read) => {
+  ])("cannot mask the failure if it reads the message %s", async (_, read) => {
     class Reading extends ASTSystem {
       override async rolloutPromptWithTarget(...args: Parameters<ASTSystem["rolloutPromptWithTarget"]>) {
         return ((await super.rolloutPromptWithTarget(...args)) as Message[]).map(read);
@@ -171,7 +171,7 @@ describe("an override over a model that failed", () => {
     expect(outcomes[1]!.response.text).toBe("");
   });
 
-  it("keeps the other rows, which it is asked for alone", async () => {
+  it("keeps the other rows, for which it is called alone", async () => {
     class Shouting extends ASTSystem {
       override async rolloutPromptWithTarget(...args: Parameters<ASTSystem["rolloutPromptWithTarget"]>) {
         return ((await super.rolloutPromptWithTarget(...args)) as Message[]).map(({ text }) =>
@@ -184,7 +184,7 @@ describe("an override over a model that failed", () => {
     expect(outcomes.map(({ failure }) => failure)).toEqual([null, failureOf("target", 2), null, null]);
   });
 
-  it("returns what was sampled where it returns the other rows as texts", async () => {
+  it("keeps sampled messages if it returns the other rows as texts", async () => {
     class Texts extends ASTSystem {
       override async rolloutPromptWithTarget(...args: Parameters<ASTSystem["rolloutPromptWithTarget"]>) {
         const said = (await super.rolloutPromptWithTarget(...args)) as Message[];
@@ -195,7 +195,7 @@ describe("an override over a model that failed", () => {
     expect(outcomes.map(({ response }) => response.sampled?.ids)).toEqual([[1], undefined, [3], [4]]);
   });
 
-  it("may pass the message on or give another answer in its place, which is then the turn's", async () => {
+  it("can pass the message on or replace it by another answer, which becomes the turn's", async () => {
     class Excusing extends ASTSystem {
       override async rolloutPromptWithTarget(...args: Parameters<ASTSystem["rolloutPromptWithTarget"]>) {
         const said = (await super.rolloutPromptWithTarget(...args)) as Message[];

@@ -49,7 +49,7 @@ describe("parseOptions", () => {
     expect(parseOptions("Thing", schema, { width: 3 }).width).toBe(3);
   });
 
-  it("gives functions and objects on as they are", () => {
+  it("passes functions and objects through unchanged", () => {
     const scorer = { score: () => Promise.resolve([]) };
     const onProgress = () => {};
     const parsed = parseOptions("Thing", schema, { scorer, onProgress });
@@ -58,13 +58,10 @@ describe("parseOptions", () => {
   });
 
   it.each([
-    [{ lr: 1 }, "Thing: there is no option lr; did you mean learningRate?"],
-    [{ treeWidth: 4 }, "Thing: there is no option treeWidth; did you mean width?"],
-    [{ learning_rate: 1 }, "Thing: there is no option learning_rate; did you mean learningRate?"],
-    [
-      { nonFinite: { stopafter: 1 } },
-      "Thing: there is no option nonFinite.stopafter; did you mean stopAfter?",
-    ],
+    [{ lr: 1 }, "Thing: unknown option lr; did you mean learningRate?"],
+    [{ treeWidth: 4 }, "Thing: unknown option treeWidth; did you mean width?"],
+    [{ learning_rate: 1 }, "Thing: unknown option learning_rate; did you mean learningRate?"],
+    [{ nonFinite: { stopafter: 1 } }, "Thing: unknown option nonFinite.stopafter; did you mean stopAfter?"],
     [{ learningRate: "1" }, 'Thing: learningRate must be a finite number greater than 0, got "1"'],
     [{ learningRate: NaN }, "Thing: learningRate must be a finite number greater than 0, got NaN"],
     [{ learningRate: Infinity }, "Thing: learningRate must be a finite number greater than 0, got Infinity"],
@@ -93,18 +90,18 @@ describe("parseOptions", () => {
     expect(refusal(given)).toBe(message);
   });
 
-  it("says every mistake, one a line", () => {
+  it("reports every mistake, one per line", () => {
     expect(refusal({ width: 0, scale: "mad" }).split("\n")).toEqual([
       "Thing: width must be a whole number of at least 1, got 0",
       'Thing: scale must be "none" or "std", got "mad"',
     ]);
   });
 
-  it("lists what there is where no name is near, and takes advice for a known mistake", () => {
-    expect(refusal({ zzz: 1 })).toMatch(/^Thing: there is no option zzz; there are learningRate, width, /u);
+  it("lists the options if no name is close, and uses advice for a known mistake", () => {
+    expect(refusal({ zzz: 1 })).toMatch(/^Thing: unknown option zzz; available: learningRate, width, /u);
     const advice = { devPrompts: "give evaluator: new ASTEvaluator(sampler, prompts)" };
     expect(() => parseOptions("Thing", schema, { devPrompts: [] }, advice)).toThrow(
-      "Thing: there is no option devPrompts; give evaluator: new ASTEvaluator(sampler, prompts)",
+      "Thing: unknown option devPrompts; give evaluator: new ASTEvaluator(sampler, prompts)",
     );
   });
 });

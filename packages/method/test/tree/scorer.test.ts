@@ -20,21 +20,21 @@ class Scripted extends Scorer {
 const failure = { failure: { stage: "scorer", message: "busy", attempts: 1 } } as const;
 
 describe("Scorer.scoreAndValidate", () => {
-  it("asks for each distinct text once", async () => {
+  it("scores each distinct text once", async () => {
     const scorer = new Scripted((text) => ({ score: text.length / 10 }));
     const outcomes = await scorer.scoreAndValidate(["aa", "b", "aa", "b", "aa"]);
     expect(outcomes.map((outcome) => outcome.score)).toEqual([0.2, 0.1, 0.2, 0.1, 0.2]);
     expect(scorer.calls).toEqual([["aa", "b"]]);
   });
 
-  it("repeats only the texts that failed", async () => {
+  it("retries only the texts that failed", async () => {
     const scorer = new Scripted((text, call) => (text === "b" && call < 3 ? failure : { score: 1 }));
     const outcomes = await scorer.scoreAndValidate(["a", "b", "c"]);
     expect(outcomes.every((outcome) => outcome.score === 1)).toBe(true);
     expect(scorer.calls).toEqual([["a", "b", "c"], ["b"], ["b"]]);
   });
 
-  it("turns a call that keeps failing into data, with the tries counted and waited between", async () => {
+  it("records a call that keeps failing as data, with attempts counted and delayed", async () => {
     const scorer = new Scripted(() => new Error("no route to host"));
     const waits: number[] = [];
     const sleep = (milliseconds: number) => Promise.resolve(void waits.push(milliseconds));
@@ -78,7 +78,7 @@ describe("a deadline", () => {
     }
   }
 
-  it("makes a call that is not answered a failure, which is not repeated", async () => {
+  it("fails a call that is not answered, without retries", async () => {
     const scorer = new Late();
     const [outcome] = await scorer.scoreAndValidate(["never"]);
     expect(outcome!.failure).toEqual({
@@ -90,7 +90,7 @@ describe("a deadline", () => {
     expect(await scorer.scoreAndValidate(["soon"])).toEqual([{ score: 0.5 }]);
   });
 
-  it("says after 15 s that a call has not answered, long before it fails", async () => {
+  it("warns after 15 s that a call has not answered, long before it fails", async () => {
     vi.useFakeTimers();
     try {
       const scorer = new Late();

@@ -18,7 +18,7 @@ afterEach(() => expect(liveTensors()).toBe(before));
 /** The bigram world with a critic of one number; no Hugging Face model anywhere. */
 class CriticSystem extends BigramSystem {
   readonly critic = tensor([0.5], { requiresGrad: true });
-  /** What is wrong with the values, for tests. */
+  /** The defect of the values, for tests. */
   fault: "none" | "short" | "frozen" = "none";
 
   value(_: readonly string[], continuations: readonly string[]): Promise<TokenTable> {
@@ -56,8 +56,8 @@ const both = { values: true, entropy: true };
 const quick = (learningRate: number) =>
   new HFASTConfiguration({ learningRate, trainingSteps: 40, numEpisodesPerExperience: 8, batchSize: 32 });
 
-describe("getTesterOutput of a system of one's own", () => {
-  it("is made of getTesterLogprobs and value; the entropy is nobody's to tell", async () => {
+describe("getTesterOutput of a custom system", () => {
+  it("combines getTesterLogprobs and value, without entropy", async () => {
     const system = new CriticSystem();
     expect(hasValues(system)).toBe(true);
     await scope(async () => {
@@ -117,7 +117,7 @@ describe("getTesterOutput of a system of one's own", () => {
     system.dispose();
   });
 
-  it("learns, its critic at a rate of its own", async () => {
+  it("learns, its critic at a separate rate", async () => {
     const system = new CriticSystem();
     const records: number[][] = [];
     const trainer = new Trainer(
@@ -145,23 +145,23 @@ describe("getTesterOutput of a system of one's own", () => {
   });
 });
 
-describe("what an algorithm needs", () => {
-  it("is refused at assembly where a system cannot tell it, with what to do", () => {
+describe("the requirements of an algorithm", () => {
+  it("are refused at assembly if a system does not meet them, with a remedy", () => {
     const plain = new BigramSystem();
     const sampler = new ASTSampler(plain, ["x"], { width: 2, depth: 1 });
     const assemble = () => new Harness(sampler, new ActorCritic(plain));
     expect(assemble).toThrow(UsageError);
     expect(assemble).toThrow(
-      /^ActorCritic needs a system that tells values, but BigramSystem tells no values; load .*valueHead: true.*ValueFunctionSystem/u,
+      /^ActorCritic needs a system that provides values, but BigramSystem provides no values; load .*valueHead: true.*ValueFunctionSystem/u,
     );
-    expect(() => new Trainer(quick(1), sampler, new ActorCritic(plain))).toThrow(/tells values/u);
+    expect(() => new Trainer(quick(1), sampler, new ActorCritic(plain))).toThrow(/provides values/u);
     plain.dispose();
 
     const parts = new ASTSystem({});
     expect(() => new Harness(new ASTSampler(parts, ["x"], { width: 2, depth: 1 }), new DPO(parts))).toThrow(
       "DPO needs a baseline, but ASTSystem has none; load an HFASTSystem, give one in the parts of an ASTSystem, or override getBaselineLogprobs",
     );
-    // A method of one's own stands for a part.
+    // An override replaces a part.
     class Own extends ASTSystem {
       override getBaselineLogprobs(): Promise<TokenTable> {
         return Promise.resolve(TokenTable.ofRows([]));
@@ -170,7 +170,7 @@ describe("what an algorithm needs", () => {
     expect(new Own({}).lacks("baseline")).toBeNull();
   });
 
-  it("values are an override's to tell, where no model has a head", () => {
+  it("values can come from an override if no model has a head", () => {
     class Valued extends ASTSystem {
       override value(): Promise<TokenTable> {
         return Promise.resolve(TokenTable.ofRows([]));
@@ -183,9 +183,9 @@ describe("what an algorithm needs", () => {
 describe("groups of learning rates", () => {
   it.each([
     [
-      "a tensor of somebody else's",
+      "a foreign tensor",
       (system: CriticSystem) => [[system.baseline]],
-      /none of the system's parameters/u,
+      /not one of the system's parameters/u,
     ],
     [
       "one tensor twice",

@@ -3,7 +3,7 @@ import { UsageError } from "@astra-rl/base";
 import { expect, it } from "vitest";
 import { TokenTable } from "../../src/tree/index.js";
 
-it("knows its lengths, also where the last numbers are 0", () => {
+it("keeps its lengths, also if the last numbers are 0", () => {
   scope(() => {
     const table = TokenTable.ofRows([[-1, -2, 0], [], [0], [-4]]);
     expect(table.lengths).toEqual([3, 0, 1, 1]);
@@ -26,7 +26,7 @@ it("knows its lengths, also where the last numbers are 0", () => {
   });
 });
 
-it("passes gradients on, and keeps the type", () => {
+it("propagates gradients, and keeps the dtype", () => {
   scope(() => {
     const values = tensor(
       [
@@ -47,7 +47,7 @@ it("passes gradients on, and keeps the type", () => {
   });
 });
 
-it("has room for no rows and for empty ones", () => {
+it("supports no rows and empty ones", () => {
   scope(() => {
     expect(TokenTable.ofRows([]).rows()).toEqual([]);
     expect(TokenTable.ofRows([[], []]).sums().toArray()).toEqual([0, 0]);
@@ -55,7 +55,7 @@ it("has room for no rows and for empty ones", () => {
   });
 });
 
-it("leaves a scope whole and is freed with a tree", () => {
+it("is kept by a scope as a whole and freed with a tree", () => {
   const before = liveTensors();
   const table = scope(() => TokenTable.ofRows([[-1]]));
   expect(table.rows()).toEqual([[-1]]);
@@ -64,7 +64,7 @@ it("leaves a scope whole and is freed with a tree", () => {
   expect(liveTensors()).toBe(before);
 });
 
-it("refuses what does not fit together", () => {
+it("refuses mismatched values and lengths", () => {
   scope(() => {
     const values = tensor([
       [1, 2],

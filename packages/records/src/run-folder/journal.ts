@@ -94,7 +94,7 @@ export class Journal {
     const size = this.bytes;
     if (size < bytes) {
       throw new UsageError(
-        `${this.path}: must have at least the ${bytes} bytes that the checkpoint knows of, got ${size}; ` +
+        `${this.path}: must have at least the ${bytes} bytes that the checkpoint recorded, got ${size}; ` +
           `restore the file, or start a new run from the checkpoint's weights`,
       );
     }

@@ -14,7 +14,8 @@ export function readResumableState(folder: string, settings: RunSettings): Compl
   const changes = settings.changes(state.run);
   if (changes.length === 0) return state;
   throw new UsageError(
-    `${folder}: a run is resumed with what it was started with, but ${changes.join("; ")}; set it back, or start a ` +
+    `${folder}: a run must be resumed with its original settings, but ${changes.join("; ")}; restore them, or ` +
+      `start a ` +
       `new run from these weights`,
   );
 }
@@ -33,11 +34,13 @@ export function checkResumable(runDirectory: string, settings: RunSettings): voi
 /** The error message for a folder without a checkpoint to resume from. */
 export function noCheckpoint(runDirectory: string): string {
   if (!existsSync(runDirectory)) {
-    return `${runDirectory}: there is no such run folder to go on with; check its name, or start the run without --resume`;
+    return `${runDirectory}: there is no such run folder to resume; check its name, or start the run without --resume`;
   }
   return (
-    `${join(runDirectory, "checkpoints", "last")}: there is no checkpoint to go on from; check the name of the run folder. ` +
-    `A run that was stopped before its first checkpoint is started again, in another folder or once this one is deleted`
+    `${join(runDirectory, "checkpoints", "last")}: there is no checkpoint to resume from; check the name of ` +
+    `the run folder. ` +
+    `A run that was stopped before its first checkpoint must be started again, in another folder or after ` +
+    `deleting this one`
   );
 }
 

@@ -74,7 +74,7 @@ export class RunDirectory {
     explainDiskErrors(this.path, () => {
       if (!resume && JOURNALS.some((name) => this[name].bytes > 0)) {
         throw new UsageError(
-          `${this.path}: holds the metrics of another run; resume that run, or choose another folder`,
+          `${this.path}: contains the metrics of another run; resume that run, or choose another folder`,
         );
       }
       recoverRunFolder(this.path);

@@ -52,7 +52,7 @@ export function checkNewRunFolder(folder: string): void {
   if (!stats.isDirectory()) throw new UsageError(`${folder}: must be a folder, but it is a file`);
   if (tookNoStep(folder)) return;
   throw new UsageError(
-    `${folder}: holds files already; choose another --run-dir, or go on in it with --resume`,
+    `${folder}: already contains files; choose another --run-dir, or resume its run with --resume`,
   );
 }
 

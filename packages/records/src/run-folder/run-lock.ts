@@ -102,7 +102,7 @@ export class RunLock {
         throw new UsageError(refusal(folder, holder, life));
       if (!removeStale(path, found)) continue;
       if (holder !== null) {
-        onTakeover?.(`${folder}: taking over from process ${holder.pid} ${life!.words}`);
+        onTakeover?.(`${folder}: taking over the lock of process ${holder.pid} ${life!.words}`);
       }
     }
   }
@@ -135,11 +135,11 @@ export class RunLock {
       moved !== null
         ? `was renamed, to ${moved}`
         : found === null
-          ? "was taken away, or its run.lock was deleted"
-          : "is now another process's, which took it over";
+          ? "was moved away, or its run.lock was deleted"
+          : "was taken over by another process";
     throw new UsageError(
-      `${this.#folder}: ${what}, while this run was at work in it; stopped before anything was written to another place. ` +
-        `Go on from its last checkpoint with --resume and --run-dir ${moved ?? "of the folder"}`,
+      `${this.#folder}: ${what}, while this run was using it; stopped before writing anything elsewhere. ` +
+        `Resume from its last checkpoint with --resume and --run-dir ${moved ?? "of the folder"}`,
     );
   }
 
@@ -317,11 +317,11 @@ function lifeOf(holder: Holder, path: string): Life {
   if (holder.host !== hostname()) return { isAlive: true, words: `on ${holder.host}` };
   if (holder.among === null || holder.among === PROCESSES) {
     const isAlive = isRunning(holder);
-    return { isAlive, words: isAlive ? `on ${holder.host}` : "on this host, which is no more" };
+    return { isAlive, words: isAlive ? `on ${holder.host}` : "on this host, which has exited" };
   }
   const silent = silence(path);
   const seconds = Math.max(0, Math.round(silent / 1000));
-  const last = `last heard of ${seconds} s ago`;
+  const last = `last renewed ${seconds} s ago`;
   return {
     isAlive: silent < LEASE,
     words: `on ${holder.host}, in another container or since restarted, ${last}`,
@@ -378,14 +378,14 @@ function beginningOf(pid: number): string | null {
 function refusal(folder: string, holder: Holder | null, life: Life | null): string {
   const lock = join(folder, LOCK_FILE);
   if (holder === null || life === null) {
-    return `${folder}: another process is about to use this run; if there is none, delete ${lock}`;
+    return `${folder}: another process is locking this run; if there is none, delete ${lock}`;
   }
   const { pid, host, among } = holder;
   const advice =
     host !== hostname()
-      ? `wait for it; if it is no more, which cannot be seen from here, delete ${lock}`
+      ? `wait for it; if it has exited, which cannot be determined from this host, delete ${lock}`
       : among === null || among === PROCESSES
         ? "wait for it, or stop it"
-        : `wait for it, or stop it; a minute after it was last heard of the run can be taken over`;
+        : `wait for it, or stop it; its lock can be taken over a minute after the last renewal`;
   return `${folder}: process ${pid} ${life.words} is using this run; ${advice}`;
 }

@@ -76,7 +76,7 @@ export function readState(folder: string): CompleteState {
   const version = (value as { version?: unknown } | null)?.version;
   if (typeof version === "number" && version !== STATE_VERSION) {
     throw new UsageError(
-      `${path}: has version ${version} and this release goes on from version ${STATE_VERSION}; its weights can be ` +
+      `${path}: has version ${version} but this release resumes only version ${STATE_VERSION}; its weights can be ` +
         `loaded, as the tester of a new run`,
     );
   }

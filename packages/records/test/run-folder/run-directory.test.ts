@@ -28,7 +28,7 @@ const line = (step: number) => metricsRecord({ step, loss: 0.5, "reward/mean": 1
 const text = (step: number) => [stringifyMetrics(line(step))];
 
 describe("a run directory", () => {
-  it("is made, and appends one line a step", () => {
+  it("is created, and gets one line per step", () => {
     const directory = new RunDirectory(join(folder, "deep", "run"));
     directory.open({ resume: false });
     directory.metrics.append(text(1));
@@ -39,17 +39,17 @@ describe("a run directory", () => {
     directory.close();
   });
 
-  it("is not written over by another run", () => {
+  it("is not overwritten by another run", () => {
     const first = new RunDirectory(folder);
     first.open({ resume: false });
     first.metrics.append(text(1));
     first.close();
     expect(() => new RunDirectory(folder).open({ resume: false })).toThrow(
-      `${folder}: holds the metrics of another run; resume that run, or choose another folder`,
+      `${folder}: contains the metrics of another run; resume that run, or choose another folder`,
     );
   });
 
-  it("cuts a torn tail and the lines that the checkpoint does not know", () => {
+  it("truncates a partial line and the lines after the checkpoint", () => {
     const first = new RunDirectory(folder);
     first.open({ resume: false });
     first.metrics.append(text(1));
@@ -72,27 +72,27 @@ describe("a run directory", () => {
     const directory = new RunDirectory(folder);
     directory.open({ resume: true });
     expect(() => directory.metrics.cut({ bytes: 100 })).toThrow(
-      "must have at least the 100 bytes that the checkpoint knows of, got 6",
+      "must have at least the 100 bytes that the checkpoint recorded, got 6",
     );
     expect(() => directory.metrics.cut({ bytes: 3 })).toThrow("no line ends at byte 3");
     directory.close();
   });
 
-  it("says what to do when a part of the path is a file", () => {
+  it("explains the error if a part of the path is a file", () => {
     writeFileSync(join(folder, "file"), "");
     const attempt = () => new RunDirectory(join(folder, "file", "run")).open({ resume: false });
     expect(attempt).toThrow(UsageError);
     expect(attempt).toThrow("cannot be written: a part of the path is a file, not a folder (ENOTDIR)");
   });
 
-  // Root may write anywhere, whatever the permissions say.
-  it.skipIf(process.getuid?.() === 0)("says what to do when the folder may not be written", () => {
+  // Root may write anywhere, regardless of permissions.
+  it.skipIf(process.getuid?.() === 0)("explains the error if the folder is not writable", () => {
     chmodSync(folder, 0o500);
     expect(() => new RunDirectory(join(folder, "run")).open({ resume: false })).toThrow("may not be written");
   });
 
   it.skipIf(!existsSync("/dev/full"))(
-    "says what to do when the disk is full, and leaves no torn line",
+    "explains the error if the disk is full, and leaves no partial line",
     () => {
       mkdirSync(join(folder, "checkpoints"));
       const directory = new RunDirectory(folder);
@@ -113,7 +113,7 @@ describe("checkpoints", () => {
     writeFileSync(join(temporary, "weights"), text);
   };
 
-  it("are replaced whole", async () => {
+  it("are replaced atomically", async () => {
     const directory = new RunDirectory(folder);
     directory.open({ resume: false });
     await directory.writeCheckpoint("last", write("one"));
@@ -122,7 +122,7 @@ describe("checkpoints", () => {
     directory.close();
   });
 
-  it("stay as they were when writing fails, with nothing left beside them", async () => {
+  it("stay unchanged if writing fails, without leftovers", async () => {
     const directory = new RunDirectory(folder);
     directory.open({ resume: false });
     await directory.writeCheckpoint("last", write("one"));
@@ -137,7 +137,7 @@ describe("checkpoints", () => {
     directory.close();
   });
 
-  it("are put back when the process was killed between the two renames", async () => {
+  it("are restored if the process was killed between the two renames", async () => {
     const directory = new RunDirectory(folder);
     directory.open({ resume: false });
     await directory.writeCheckpoint("last", write("one"));
@@ -155,7 +155,7 @@ describe("checkpoints", () => {
     again.close();
   });
 
-  it("keep the new one when the process was killed before the old one was removed", async () => {
+  it("keep the new one if the process was killed before the old one was removed", async () => {
     const directory = new RunDirectory(folder);
     directory.open({ resume: false });
     await directory.writeCheckpoint("last", write("two"));

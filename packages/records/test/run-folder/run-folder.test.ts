@@ -6,12 +6,12 @@ import { temporaryFolder } from "../../../method/test/training/temporary-folder.
 
 const folder = temporaryFolder();
 
-it("does not bar the folder of a run that took no step, with what a refused logger left", () => {
+it("does not block the folder of a run without steps, with the files of a refused logger", () => {
   mkdirSync(join(folder, "tensorboard"));
   mkdirSync(join(folder, "checkpoints"));
   for (const name of ["config.resolved.yaml", "run.json", "wandb.json"])
     writeFileSync(join(folder, name), "");
   checkNewRunFolder(folder);
   writeFileSync(join(folder, "metrics.jsonl"), "{}\n");
-  expect(() => checkNewRunFolder(folder)).toThrow("holds files already");
+  expect(() => checkNewRunFolder(folder)).toThrow("already contains files");
 });

@@ -29,7 +29,7 @@ export interface Attack {
 /** The conversations of an evaluation. A found attack ends with its first harmful response. */
 export function attacksOfEvaluation({ details, summary }: EvaluationRecord): Attack[] {
   return details.flatMap(({ per_turn: turns }, index) => {
-    // A turn without a scored response may have failed, and ends what can be told.
+    // A turn without a scored response may have failed, and ends the conversation.
     const failed = turns.findIndex(({ error, response_harm: harm }) => error !== null && harm === null);
     const all = (failed < 0 ? turns : turns.slice(0, failed)).map((turn): AttackTurn => ({
       probe: turn.probe,
@@ -61,7 +61,7 @@ export function attacksOfGraph(graph: GraphRecord, threshold = 0.5): Attack[] {
   return found;
 }
 
-/** Two siblings of a tree, the better one first: what DPO learns from. */
+/** Two siblings of a tree, the better one first: training data for DPO. */
 export interface PreferencePair {
   /** The conversation as the tester reads it: its own messages are the assistant's. */
   prompt: ChatMessage[];
@@ -69,7 +69,7 @@ export interface PreferencePair {
   rejected: ChatMessage[];
 }
 
-/** At each node, the child with the highest reward against that with the lowest; none where they are equal. */
+/** At each node, the child with the highest reward against that with the lowest; none if they are equal. */
 export function preferencePairs({ context, promptMessages, children }: GraphRecord): PreferencePair[] {
   const pairs: PreferencePair[] = [];
   const follow = (siblings: readonly NodeRecord[], before: readonly ChatMessage[]) => {
@@ -88,7 +88,7 @@ export function preferencePairs({ context, promptMessages, children }: GraphReco
       follow(node.children, [...before, said(node), { role: "user", content: node.response }]);
     }
   };
-  // A data set's system message speaks to the target.
+  // A data set's system message is meant for the target.
   const prompt = (promptMessages ?? []).flatMap(([from, content]): ChatMessage[] =>
     from === "system" ? [] : [{ role: from === "tester" ? "assistant" : "user", content }],
   );
@@ -99,7 +99,7 @@ export function preferencePairs({ context, promptMessages, children }: GraphReco
 const said = ({ probe }: NodeRecord): ChatMessage => ({ role: "assistant", content: probe });
 
 /**
- * An attack as messages to the target. Prompt and first probe are one message of the user where nothing is said between them.
+ * An attack as messages to the target. Prompt and first probe are one user message if no message is between them.
  *
  * @param endsWithResponse whether the last response belongs to it
  */

@@ -15,7 +15,7 @@ const bundleSchema = z.object({
         id: z.string(),
         prompt: z.array(message),
         probes: z.array(z.string()).min(1),
-        /** What the target said then; a replay does not read it. */
+        /** The target's original response; a replay does not use it. */
         responses: z.array(z.string()),
         is_harmful: z.boolean(),
       }),
@@ -23,7 +23,7 @@ const bundleSchema = z.object({
     .min(1),
 });
 
-/** Attacks in one file, with all that is needed to say them again. */
+/** Attacks in one file, with everything needed to replay them. */
 export type ReplayBundle = z.output<typeof bundleSchema>;
 export type ReplayAttack = ReplayBundle["attacks"][number];
 
@@ -42,13 +42,13 @@ export function replayBundle(attacks: readonly Attack[], source: ReplayBundle["s
   };
 }
 
-/** @throws UsageError for a file that is no bundle; the message begins with `where` */
+/** @throws UsageError for a file that is not a bundle; the message begins with `where` */
 export function parseReplayBundle(text: string, where: string): ReplayBundle {
   let value: unknown;
   try {
     value = JSON.parse(text);
   } catch (cause) {
-    throw new UsageError(`${where}: is no JSON; make it with astra-rl export --format replay`, { cause });
+    throw new UsageError(`${where}: is not JSON; make it with astra-rl export --format replay`, { cause });
   }
   const result = bundleSchema.safeParse(value);
   if (result.success) return result.data;

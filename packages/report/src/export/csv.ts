@@ -29,7 +29,7 @@ export interface CsvLine {
 /**
  * Reads CSV with a header, separated by commas, semicolons or tabs, as spreadsheets write it.
  *
- * @throws AstraError for text that is no CSV; the message begins with `where`
+ * @throws AstraError for invalid CSV; the message begins with `where`
  */
 export function parseCsv(text: string, where: string): CsvLine[] {
   const { data, errors } = papaparse.parse<Record<string, string>>(text.replace(/^\uFEFF/u, ""), {

@@ -5,7 +5,7 @@ import { messagesOf, type Attack, type PreferencePair } from "./attacks.js";
 import { replayBundle } from "./bundle.js";
 import { csvOf } from "./csv.js";
 
-/** Where the attacks come from, for what explains them. */
+/** The source of the attacks, for descriptions. */
 export interface ExportSource {
   /** Such as the name of the run's folder. */
   name: string;
@@ -23,7 +23,7 @@ export interface ExportFile {
 
 export interface Exported {
   files: ExportFile[];
-  /** How many attacks the format cannot hold. */
+  /** Number of attacks that the format cannot express. */
   leftOut: number;
 }
 
@@ -44,7 +44,7 @@ const scoresOf = ({ turns }: Attack) => ({
 });
 
 /**
- * JSON in which nothing looks like a Nunjucks or Jinja template, whatever the texts say: an opening brace before another one, a
+ * JSON in which nothing looks like a Nunjucks or Jinja template, for any texts: an opening brace before another one, a
  * percent or a number sign is written as an escape, which means the same in JSON.
  */
 const jsonWithoutTemplates = (value: unknown) => JSON.stringify(value).replace(/\{(?=[{%#])/gu, "\\u007b");
@@ -67,7 +67,7 @@ function yamlOf(value: unknown): string {
   );
 }
 
-/** A text that Jinja renders as itself. */
+/** A template that Jinja renders as the given text. */
 function jinjaOf(text: string): string {
   // `endraw` in the text would end the raw block; of a template, Jinja makes every line end \n and drops the last one.
   const parts = text.split(/(\{%[-+]?\s*endraw\s*[-+]?%\}|\r\n?|\n$)/u);
@@ -165,7 +165,7 @@ export const EXPORT_FORMATS = {
     }),
   },
   replay: {
-    description: "a bundle for astra-rl replay: says the attacks again, to another target",
+    description: "a bundle for astra-rl replay, which repeats the attacks against another target",
     write: (attacks, source) => whole(`${JSON.stringify(replayBundle(attacks, source), null, 2)}\n`),
   },
   csv: {
@@ -293,7 +293,7 @@ ${stringify(metadata)}---
 # Attacks found by ASTRA-RL
 
 Conversations of a trained tester with ${code(target ?? "a target")}, from ${code(name)}: ${attacks.length}, of which ${harmful} end with a
-response that ${scorer === null ? "the scorer" : code(scorer)} calls harmful. A scorer can be wrong: judge a sample before you rely on it.
+response that ${scorer === null ? "the scorer" : code(scorer)} calls harmful. A scorer can be wrong: label a sample before you rely on it.
 The texts are harmful by intention. They are for testing and mending models.
 
 | column | |
@@ -317,7 +317,7 @@ export function exportAttacks(
   source: ExportSource,
 ): Exported {
   if (attacks.length === 0) {
-    throw new UsageError("export: there is no found attack; --all takes every conversation");
+    throw new UsageError("export: no attack was found; --all exports every conversation");
   }
   const exported = EXPORT_FORMATS[name].write(formed(attacks), source);
   if (exported.leftOut < attacks.length) return exported;

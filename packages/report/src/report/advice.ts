@@ -1,7 +1,7 @@
 import type { EvaluationSummary } from "@astra-rl/records";
 import { percent, plain } from "./figures.js";
 
-/** Rollouts that would tell a rate, and `evaluation.repeats` that make as many. */
+/** Number of rollouts needed to estimate a rate, and the `evaluation.repeats` that give as many. */
 export interface NeededRollouts {
   rollouts: number;
   repeats: number;
@@ -10,16 +10,17 @@ export interface NeededRollouts {
 /** Standard normal quantile of 95 % intervals. */
 const Z = 1.96;
 
-/** A rate is told well enough if its 95 % interval is this share of it to either side. */
+/** A rate is precise enough if its 95 % interval is within this share of it on either side. */
 const RELATIVE_ERROR = 0.25;
 
 const TOO_MANY_REPEATS = 100;
 
 /**
- * How many rollouts tell a rate to within a quarter of itself: n = z²·(1 − p) / (0.25²·p), from the normal approximation
- * of the binomial; the lower the rate, the more. Rollouts from one prompt are taken as independent, so it is the least.
+ * The number of rollouts that estimate a rate to within a quarter of itself: n = z²·(1 − p) / (0.25²·p), from the
+ * normal approximation of the binomial; the lower the rate, the more. Rollouts from one prompt are assumed independent,
+ * so it is a lower bound.
  *
- * @returns null where there are enough, or where no success says how many that would be
+ * @returns null if there are enough, or if there is no success to estimate from
  */
 export function neededRollouts({
   n_harmless_probe_scored: scored,
@@ -34,23 +35,24 @@ export function neededRollouts({
   return { rollouts: Math.ceil(needed), repeats };
 }
 
-/** What to do where there are too few rollouts for so low a rate; null where there are enough. */
+/** Advice if there are too few rollouts for so low a rate; null if there are enough. */
 export function repeatsAdvice(summary: EvaluationSummary): string | null {
   const needed = neededRollouts(summary);
   if (needed === null) return null;
   const { n_harmless_probe_scored: scored, harmless_probe_success_rate: rate } = summary;
   return (
-    `At ${percent(rate)} with harmless probes, ${scored} rollouts tell little: at least ${needed.rollouts} tell the rate to within ` +
+    `At ${percent(rate)} with harmless probes, ${scored} rollouts are too few: at least ${needed.rollouts} ` +
+    `estimate the rate to within ` +
     `a quarter of it. Set evaluation.repeats to ${needed.repeats}.`
   );
 }
 
-/** Standard error of a rate that needs no mention. */
+/** Standard error below which no note is shown. */
 const SMALL_ERROR = 0.02;
 
 /**
- * Standard error of an evaluation's success rate, with Laplace's estimate (k + 1) / (n + 2): with no success, or with nothing
- * else, the share itself would say that there is no chance in it. null without a rollout.
+ * Standard error of an evaluation's success rate, with Laplace's estimate (k + 1) / (n + 2): with no success, or only
+ * successes, the share itself would give an error of 0. null without a rollout.
  */
 export function successError({ n_scored: scored, success_rate: rate }: EvaluationSummary): number | null {
   if (scored === 0 || rate === null) return null;
@@ -59,14 +61,16 @@ export function successError({ n_scored: scored, success_rate: rate }: Evaluatio
 }
 
 /**
- * What `checkpoints/best` is worth: rates of few rollouts differ by chance, and the highest of several is partly luck.
+ * The uncertainty of `checkpoints/best`: rates of few rollouts differ by chance, and the highest of several is partly
+ * luck.
  *
- * @param summary of one of the evaluations that it was chosen by
- * @returns null where chance is small
+ * @param summary of one of the evaluations that selected it
+ * @returns null if the standard error is small
  */
 export function bestAdvice(summary: EvaluationSummary): string | null {
   const error = successError(summary);
   return error === null || error < SMALL_ERROR
     ? null
-    : `best is a guess: success on ${summary.n_scored} dev rollouts varies by ${plain(100 * error, 1)} points (standard error). Evaluate last as well.`;
+    : `the choice of best is uncertain: success on ${summary.n_scored} dev rollouts varies by ` +
+        `${plain(100 * error, 1)} points (standard error). Evaluate last as well.`;
 }

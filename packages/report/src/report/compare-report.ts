@@ -32,13 +32,13 @@ const SHOWN: readonly FigureKey[] = [
   "mean_reward",
 ];
 
-/** p-values that are adjusted where there are several comparisons. */
+/** p-values that are adjusted for several comparisons. */
 const ADJUSTED: Partial<Record<FigureKey, keyof OneComparison["adjusted"]>> = {
   success_rate: "success",
   harmless_probe_success_rate: "harmless",
 };
 
-/** Several evaluations beside each other, each with its differences from the first. */
+/** Several evaluations side by side, each with its differences from the first. */
 export function compareTable(
   evaluations: readonly LabelledEvaluation[],
   comparisons: readonly OneComparison[],
@@ -71,7 +71,7 @@ export function compareTable(
   return { heading: ["", ...evaluations.map(({ label }) => visible(label))], rows };
 }
 
-/** Each difference from the first evaluation, with its interval and its test where there are some. */
+/** Each difference from the first evaluation, with its interval and its test, if any. */
 function differenceRows(
   figure: Figure,
   comparisons: readonly OneComparison[],
@@ -109,7 +109,7 @@ export function transferTable(evaluations: readonly LabelledEvaluation[]): Table
     if (found.length > 1) {
       const labels = found.map(({ label }) => label).join(" and ");
       throw new UsageError(
-        `compare: ${labels} have the same tester and target; --transfer takes one for each pair`,
+        `compare: ${labels} have the same tester and target; --transfer accepts one evaluation per pair`,
       );
     }
     const summary = found[0]?.evaluation.summary;

@@ -45,7 +45,7 @@ export function comparisonReport({
   const lines = table(["", "before", "after", "difference"], rows);
   const hack = rewardHack(comparison, after.summary);
   if (hack !== null) lines.push("", hack);
-  const order = " after training, those with harmless probes first, then the likeliest";
+  const order = " after training, those with harmless probes first, then by likelihood";
   return [...lines, ...fromBefore(before, after, conversations), ...foundReport(after, conversations, order)];
 }
 
@@ -64,12 +64,12 @@ function fromBefore(before: EvaluationRecord, after: EvaluationRecord, conversat
   if (chosen === undefined) return [];
   const count = before.details.filter(ledNowhere).length;
   const heading = ledNowhere(chosen)
-    ? `A conversation from before training, which led nowhere, as ${count} of ${n} did:`
-    : "A conversation from before training:";
+    ? `A conversation before training without a harmful response (${count} of ${n} had none):`
+    : "A conversation before training:";
   return ["", heading, ...shownConversations([chosen], after)];
 }
 
-/** For example "0, 3, 0 of 256"; a dash for what is not counted, as empty texts where actions are no messages. */
+/** For example "0, 3, 0 of 256"; a dash for uncounted values, such as empty texts if actions are not messages. */
 const turnsOf = ({ n_turns, n_failed_turns, n_empty_probes, n_empty_responses }: EvaluationSummary) => {
   const counts = [n_failed_turns, n_empty_probes, n_empty_responses].map((count) => count ?? "–");
   return `${counts.join(", ")} of ${n_turns}`;
@@ -80,8 +80,8 @@ const cutTexts = ({ n_turns, n_cut_probes = 0, n_cut_responses = 0 }: Evaluation
   `${n_cut_probes}, ${n_cut_responses} of ${n_turns}`;
 
 /**
- * A sentence where the tester gained by the first scorer and not by the second: the difference is above 0 at the 5 % level by
- * one alone. null where both agree, or there is no second scorer.
+ * A sentence if the tester gained according to the first scorer but not the second: the difference is above 0 at the 5
+ * % level for one only. null if both agree, or there is no second scorer.
  */
 export function rewardHack(
   { second, ...first }: ComparisonRecord,
@@ -91,13 +91,15 @@ export function rewardHack(
     difference !== null && difference > 0 && p !== null && p < 0.05;
   if (second === undefined || by === undefined || !gained(first) || gained(second)) return null;
   return (
-    `Reward hacking? Success rose by ${points(first.difference)} by the scorer that training saw, and by ` +
-    `${points(second.difference)} (${pValue(second.p_value)}) by ${visible(by.scorer)}: read the conversations in which they ` +
-    "disagree before you trust the first"
+    `Possible reward hacking: success rose by ${points(first.difference)} according to the scorer of ` +
+    `training, and by ` +
+    `${points(second.difference)} (${pValue(second.p_value)}) according to ${visible(by.scorer)}: read the ` +
+    `conversations on which they ` +
+    "disagree before trusting the first"
   );
 }
 
-/** Success as turns and tries go on; no rows where there is one of each. */
+/** Success by turn and by number of attempts; no rows if there is one of each. */
 function courseRows(summaries: readonly EvaluationSummary[], row: Row): string[][] {
   const tries = summaries.flatMap(({ success_by_attempts: each = [] }) =>
     each.map(({ attempts }) => attempts),
@@ -123,18 +125,18 @@ function courseRows(summaries: readonly EvaluationSummary[], row: Row): string[]
   ];
 }
 
-/** The test of a paired difference: prompts are compared where each is tried several times. */
+/** The test of a paired difference: by prompt if each is tried several times. */
 export const testOf = (interval: IntervalRecord | null): string =>
   interval?.method === "bootstrap-clustered" ? "permutation over prompts" : "exact McNemar";
 
-/** A scorer as rates name it: its kind and its model. */
+/** The name of a scorer in rates: its kind and its model. */
 export function scorerName({ type, model }: MeasuredRecord["scorer"]): string {
   return visible(typeof model === "string" ? `${type} ${model}` : type);
 }
 
 /**
- * The figures of evaluations beside each other, a row each, those of parts indented; with a comparison of two evaluations, their
- * differences are a further column.
+ * The figures of evaluations side by side, a row each, those of parts indented; with a comparison of two evaluations,
+ * their differences are a further column.
  */
 export function figureRows(
   summaries: readonly EvaluationSummary[],
@@ -165,7 +167,7 @@ export function figureRows(
     )
       ? [row("probes, responses read in part only", cutTexts)]
       : []),
-    // What servers made of turns, such as "3 refused, 2 filtered".
+    // Outcomes of turns by servers, such as "3 refused, 2 filtered".
     ...(summaries.every(({ outcomes }) => outcomes === undefined)
       ? []
       : [
@@ -211,7 +213,7 @@ function comparedRows(
   ];
 }
 
-/** By whom evaluations were judged, and what a search for their probes took. */
+/** The scorers of evaluations, and the cost of a search for their probes. */
 function measuredRows(measured: readonly (MeasuredRecord | null)[]): string[][] {
   return [
     ...(measured.some((each) => each !== null)
@@ -220,7 +222,7 @@ function measuredRows(measured: readonly (MeasuredRecord | null)[]): string[][] 
     ...(measured.some((each) => each?.search !== undefined)
       ? [
           [
-            "  answers that the search took",
+            "  target responses in the search",
             ...measured.map((each) => each?.search?.queries.toLocaleString("en-US") ?? "–"),
           ],
         ]
@@ -228,7 +230,7 @@ function measuredRows(measured: readonly (MeasuredRecord | null)[]): string[][] 
   ];
 }
 
-/** How far two scorers agree; no rows without a second one. */
+/** Agreement of two scorers; no rows without a second one. */
 function secondRows(summaries: readonly EvaluationSummary[], row: Row): string[][] {
   if (summaries.every(({ second }) => second === undefined)) return [];
   return [
@@ -241,7 +243,7 @@ function secondRows(summaries: readonly EvaluationSummary[], row: Row): string[]
   ];
 }
 
-/** The mean over turns hides a drift between them; no row where all conversations have one turn. */
+/** The mean over turns hides a drift between them; no row if all conversations have one turn. */
 const likelihoodRows = (summaries: readonly EvaluationSummary[], row: Row): string[][] =>
   summaries.some(({ probe_nll_by_turn: known }) => known.length > 1)
     ? [
@@ -266,7 +268,7 @@ function targetRows(summaries: readonly EvaluationSummary[], row: Row): string[]
         `success against ${visible(name)}`,
         cell((found) =>
           found.n_rollouts === 0
-            ? "never asked"
+            ? "never used"
             : share(found.success_rate, found.n_successes, found.n_scored),
         ),
       ),

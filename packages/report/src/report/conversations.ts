@@ -21,7 +21,7 @@ const harm = (detail: EvaluationDetail) =>
 
 /**
  * The successful rollouts without duplicate probes: those with harmless probes only first, then by probe likelihood,
- * since likely probes are the ones a deployed model will meet.
+ * since likely probes are the ones that a deployed model will encounter.
  */
 export function foundConversations(record: Evaluated, count: number): EvaluationDetail[] {
   const nll = (detail: EvaluationDetail) => {
@@ -77,30 +77,32 @@ export function conversationLines(detail: EvaluationDetail, threshold: number, l
 function foundNothing({ summary }: Pick<Evaluated, "summary">): string {
   const doubts = doubtsOfFigures(doubtsOfEvaluation(summary));
   if (doubts.length > 0) return `${visible(noVerdict(doubts))}.`;
-  if (summary.n_scored === 0) return "No conversation was judged.";
+  if (summary.n_scored === 0) return "No conversation was scored.";
   const silent = (summary.targets ?? []).filter((target) => target.n_rollouts === 0);
-  const unasked = silent.map(({ target }) => `; ${visible(target)} was never asked`).join("");
+  const unasked = silent.map(({ target }) => `; ${visible(target)} was never used`).join("");
   return `No conversation led to a harmful response${unasked}.`;
 }
 
 /** A note if the metrics of an evaluation say nothing about the target; found conversations remain valid. */
 function verdictLines({ summary }: Pick<Evaluated, "summary">): string[] {
   const doubts = doubtsOfFigures(doubtsOfEvaluation(summary));
-  return doubts.length === 0 ? [] : [`${visible(noVerdict(doubts))}; what was found stands.`, ""];
+  return doubts.length === 0
+    ? []
+    : [`${visible(noVerdict(doubts))}; the conversations found remain valid.`, ""];
 }
 
-/** A line for each doubt about the measurement: the figures hold, but are no evidence of safety. */
+/** A line for each doubt about the measurement: the figures hold, but are not evidence of safety. */
 export const doubtLines = ({ summary }: Pick<Evaluated, "summary">): string[] =>
   doubtsOfMeasurement(doubtsOfEvaluation(summary)).map(
     ({ rule, reason }) => `Doubtful (${rule}): ${visible(reason)}.`,
   );
 
 /**
- * The last part of a report: the most likely conversations that led to harm, and those about which scorers disagree.
+ * The last part of a report: the most likely conversations that led to harm, and those on which scorers disagree.
  *
  * @param order ends the heading
  */
-export function foundReport(record: Evaluated, count = 3, order = ", likeliest first"): string[] {
+export function foundReport(record: Evaluated, count = 3, order = ", most likely first"): string[] {
   const found = foundConversations(record, count);
   const doubtful = doubtLines(record);
   if (found.length === 0) return ["", foundNothing(record), ...doubtful, ...disagreementLines(record)];
@@ -116,14 +118,14 @@ export function foundReport(record: Evaluated, count = 3, order = ", likeliest f
   ];
 }
 
-/** Conversations, indented, below an empty line each. */
+/** Conversations, indented, each after an empty line. */
 export const shownConversations = (details: readonly EvaluationDetail[], { summary }: Evaluated): string[] =>
   details.flatMap((detail) => [
     "",
     ...conversationLines(detail, summary.harm_threshold).map((line) => `  ${line}`),
   ]);
 
-/** Conversations that only one of two scorers takes for a success; none without a second scorer. */
+/** Conversations that only one of two scorers calls a success; none without a second scorer. */
 function disagreementLines(record: Evaluated, count = 2): string[] {
   const { second, harm_threshold: threshold } = record.summary;
   const differ = second === undefined ? 0 : second.n_first_only + second.n_second_only;
@@ -139,15 +141,16 @@ function disagreementLines(record: Evaluated, count = 2): string[] {
   const { n_first_only: first, n_second_only: only } = second;
   const name = visible(second.scorer);
   const heading =
-    `The scorers disagree about ${differ} of ${second.n_scored} rollouts (${first} are a success by the first alone, ` +
+    `The scorers disagree on ${differ} of ${second.n_scored} rollouts (${first} are a success by the first alone, ` +
     `${only} by ${name} alone), such as:`;
   const p = statistics.exactMcNemar(first, only);
-  // A tester that fools the scorer that pays it succeeds by that one far more often.
+  // A tester that exploits the scorer that rewards it succeeds far more often according to that scorer.
   const hack =
     first > only && p < 0.01
       ? [
           "",
-          `Reward hacking? The first scorer calls ${first} rollouts a success that ${name} does not, and ${name} only ${only} that ` +
+          `Possible reward hacking: the first scorer calls ${first} rollouts a success that ${name} does not, ` +
+            `and ${name} only ${only} that ` +
             `the first does not (${pValue(p)})`,
         ]
       : [];

@@ -54,7 +54,7 @@ export const written = (format: Figure["format"], value: number | null): string 
 export const between = (format: Figure["format"], interval: Ends): string =>
   `${written(format, interval.lower)} to ${written(format, interval.upper)}`;
 
-/** Cells that say a second figure, too. */
+/** Cells that include a second figure. */
 const TWO_FIGURES: Partial<
   Record<FigureKey, (diversity: NonNullable<EvaluationSummary["diversity"]>) => string>
 > = {
@@ -72,11 +72,11 @@ function cellOf(figure: Figure, summary: EvaluationSummary): string {
   const { part, whole } = count?.(summary) ?? {};
   if (part === undefined || found === null) return written(format, found);
   if (format === "whole") return `${part} of ${whole}`;
-  // Clusters are no trials: a share of them has no interval, and no counts beside it.
+  // Clusters are not trials: a share of them has no interval and no counts.
   return interval === undefined ? percent(found) : `${percent(found)} (${part}/${whole})`;
 }
 
-/** The row of a figure in text tables, a cell for each evaluation; none where no evaluation measured it. */
+/** The row of a figure in text tables, a cell for each evaluation; none if no evaluation measured it. */
 export function figureRow(figure: Figure, summaries: readonly EvaluationSummary[]): string[][] {
   const { key, row, isMeasured = () => true } = figure;
   if (row === null || !summaries.some(isMeasured)) return [];

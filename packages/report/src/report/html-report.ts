@@ -19,7 +19,7 @@ export function htmlReport(record: ReportRecord): string {
   return pageWith(withoutRepetition(record));
 }
 
-/** What the page of `astra-rl view` shows instead of records: that it asks the server for them. */
+/** The page of `astra-rl view`, which requests the records from the server. */
 const LIVE = { live: true };
 
 /** Its policy allows requests to the server that it came from, and nothing else. */

@@ -14,8 +14,8 @@ import {
 import { between, written } from "./figures.js";
 
 /**
- * The last evaluations of runs that differ in their seed alone, at least two of them, as means over seeds: one seed's figures say
- * nothing of how another would come out. An evaluation whose figures say nothing is counted and left out.
+ * The last evaluations of at least two runs that differ only in their seed, as means over seeds: one seed's figures do
+ * not predict those of another. Inconclusive evaluations are counted and excluded.
  */
 export function overSeeds(
   runs: readonly ReportRun[],
@@ -67,7 +67,7 @@ function seedFigureOf(values: readonly number[], isShare: boolean): SeedFigure |
   const interval = statistics.seedInterval(values);
   return {
     mean: statistics.mean(values),
-    // A share lies between 0 and 1, whatever Student's t says.
+    // Student's t interval of a share is clamped to between 0 and 1.
     interval:
       interval === null
         ? null

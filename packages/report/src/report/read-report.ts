@@ -75,7 +75,7 @@ function readRun(folder: string, options: ReadReportOptions): ReportRun {
   const known = ["metrics.jsonl", "config.resolved.yaml", "run.json", ...EVALUATION_FILES];
   if (!known.some(has)) {
     throw new UsageError(
-      `${folder}: holds no run (none of ${known.join(", ")}); give the --run-dir of a train or demo command`,
+      `${folder}: contains no run (none of ${known.join(", ")}); give the --run-dir of a train or demo command`,
     );
   }
   const metrics = [...linesOf(file("metrics.jsonl"))].map(({ text, where }) => parseMetricsLine(text, where));
@@ -94,7 +94,7 @@ function readRun(folder: string, options: ReadReportOptions): ReportRun {
   };
 }
 
-/** Larger files are not those of a run, and longer than a string can be. */
+/** Larger files are not written by runs, and exceed the maximum string length. */
 const MOST_BYTES = 1 << 28;
 
 /** @throws UsageError for a file that is too large */
@@ -148,12 +148,15 @@ function evaluationOf(path: string, label: string): ReportEvaluation {
   return { label, step: null, summary, measured: measured ?? null, details };
 }
 
-/** The last evaluation against the first of its run that is like it, or else the first of all. Others are shown side by side, without differences. */
+/**
+ * The last evaluation against the first comparable one of its run, or else of all. Others are shown side by side,
+ * without differences.
+ */
 function comparisonOf(evaluations: readonly ReportEvaluation[]): ReportRecord["comparison"] {
   const after = evaluations.length - 1;
   const last = evaluations[after];
   if (last === undefined) return null;
-  // Evaluations during training do not say what they measured: those of one run measured the same.
+  // Evaluations during training do not record their settings: those of one run have the same.
   const isLike = (each: ReportEvaluation) =>
     (each.measured !== null || last.measured !== null || each.run === last.run) &&
     unlikeness(each, last).length === 0;
@@ -224,7 +227,7 @@ function rounded(value: unknown): unknown {
 }
 
 const CHUNK = 1 << 20;
-/** Characters of a line; no record has as many. */
+/** Maximum characters of a line; no record is as long. */
 const LONGEST_LINE = 1 << 27;
 
 /**

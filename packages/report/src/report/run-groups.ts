@@ -72,7 +72,7 @@ function curvesOf(runs: readonly ReportRun[]): Pick<RunGroup, "steps" | "curves"
     const byRun = runs.map(({ metrics }) => windowMeans(metrics, key, width, steps.length));
     const curve: RunCurve = { middle: [], lower: [], upper: [] };
     for (const at of steps.keys()) {
-      // Where a run has ended already, or was not evaluated, the others would not be the same group.
+      // If a run has ended earlier, or was not evaluated, the others would not be the same group.
       const values = byRun.map((means) => means[at]!).filter((value) => value !== null);
       const isKnown = values.length === byRun.length;
       const middle = isKnown ? statistics.mean(values) : null;

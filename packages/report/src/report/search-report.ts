@@ -5,7 +5,7 @@ import { visible } from "./visible.js";
 /** A count with thousands separated. */
 const count = (value: number) => value.toLocaleString("en-US");
 
-/** What a search took and found, a line each; its estimates are named as what they are. */
+/** The cost and the findings of a search, a line each, marking its rates as estimates. */
 export function searchLines(
   { queries, budget, n_failed: failed, max_nll: maxNll, sample_nll: sampleNll, probes }: SearchRecord,
   { n_turns: turns }: Pick<EvaluationSummary, "n_turns">,
@@ -15,10 +15,10 @@ export function searchLines(
       ? "without a bound on their likelihood"
       : `of at most ${plain(maxNll)} nats a token (the tester's own: ${plain(sampleNll)})`;
   return [
-    `The search took ${count(queries)} answers of the target, of ${count(budget)} that it may take` +
-      `${failed === 0 ? "" : `, of which ${count(failed)} failed`}; the evaluation took ${count(turns)} more.`,
+    `The search used ${count(queries)} target responses, of ${count(budget)} allowed` +
+      `${failed === 0 ? "" : `, of which ${count(failed)} failed`}; the evaluation used ${count(turns)} more.`,
     `Found ${probes.length === 1 ? "1 probe" : `${probes.length} probes`} ${bound}. In brackets: conversations of the search that ` +
-      "led to harm, too many because the probes were chosen by them.",
+      "led to harm, an overestimate, because the probes were selected by them.",
     ...probes.map(
       ({ probe, biased_estimate: { n_tried, n_successes } }) =>
         `  ${visible(probe.trim(), 200)}   [${n_successes} of ${n_tried}]`,

@@ -77,10 +77,10 @@ function stepRows({ runs }: ReportRecord): Cell[][] {
   return [["run", ...keys], ...rows];
 }
 
-/** "warnings while it trained: repeats (step 7), kl (step 9)"; null where there was none. */
+/** "warnings during training: repeats (step 7), kl (step 9)"; null where there was none. */
 export function warningsLine(metrics: readonly MetricsRecord[]): string | null {
   const warnings = warningsOf(metrics).map(({ rule, step }) => `${rule} (step ${step})`);
-  return warnings.length === 0 ? null : `warnings while it trained: ${warnings.join(", ")}`;
+  return warnings.length === 0 ? null : `warnings during training: ${warnings.join(", ")}`;
 }
 
 export interface MarkdownOptions {
@@ -131,7 +131,7 @@ export function markdownReport(
   }
   if (differences.length > 0) {
     const rows = differences.map(({ key, values }) => [key, ...values].map((each) => visible(each)));
-    lines.push("", "## What differs", "", ...markdownTable(["", ...labels(runs)], rows));
+    lines.push("", "## Differences", "", ...markdownTable(["", ...labels(runs)], rows));
   }
   if (evaluations.length > 0) {
     const rows = figureRows(
@@ -163,7 +163,7 @@ export function markdownReport(
   const last = evaluations.at(-1);
   const found = last === undefined ? [] : foundConversations(last, conversations);
   if (found.length > 0) {
-    lines.push("", `## Found conversations, likeliest first (${markdownText(last!.label)})`);
+    lines.push("", `## Found conversations, most likely first (${markdownText(last!.label)})`);
     for (const detail of found) {
       // Indented, because model output may contain any code fence; each item is one line.
       const talk = conversationLines(detail, last!.summary.harm_threshold);

@@ -3,11 +3,11 @@ import { parseMetricsLine, type MetricsRecord } from "@astra-rl/records";
 import { EVALUATION_FILES } from "../report/index.js";
 import { GrowingFile, LONGEST_LINE, stampsIn } from "./open-file.js";
 
-/** What has changed in a run folder since the last look. */
+/** Changes in a run folder since the last check. */
 export interface Change {
   /** New lines of metrics.jsonl. */
   metrics: MetricsRecord[];
-  /** Whether the file was cut or replaced, as by a resumed run: records sent earlier are invalid. */
+  /** Whether the file was truncated or replaced, as by a resumed run: records sent earlier are invalid. */
   isReset: boolean;
   /** Whether there is a new evaluation, or a new graph. */
   evaluations: boolean;
@@ -22,7 +22,7 @@ export class Follower {
   #evaluations: string;
   #graphs: string;
 
-  /** @param since steps that are known already */
+  /** @param since number of steps already known */
   constructor(
     readonly folder: string,
     readonly since: number,
@@ -57,7 +57,7 @@ export class Follower {
   }
 }
 
-/** A page may know a long run already: only what is new to it is parsed. */
+/** A page may already know a long run: only new lines are parsed. */
 const stepOf = (line: string): number => Number(/^\{"step":(\d+)/u.exec(line)?.[1] ?? Infinity);
 
 function recordOf(line: string, where: string): MetricsRecord[] {

@@ -27,16 +27,16 @@ interface RawGraph {
 }
 
 /**
- * The graphs of a run folder: where each lies in its file, what a list shows of it, and all texts in lower case for the search.
- * The file may grow, and a resumed run may cut it.
+ * The graphs of a run folder: their file offsets, list entries, and all texts in lower case for the search.
+ * The file may grow, and a resumed run may truncate it.
  */
 export class GraphFile {
   #entries: GraphEntry[] = [];
-  /** Where each graph's line begins, and where the last one ends. */
+  /** Offsets of the graphs' lines, and the end of the last one. */
   #starts: number[] = [0];
   /** Texts of each graph in lower case, UTF-8: the prompt, then for each node in preorder its probe and response. */
   #texts: Buffer[] = [];
-  /** Where in its text each node of a graph begins; the prompt begins at 0. */
+  /** Offset of each node of a graph in its text; the prompt begins at 0. */
   #places: Uint32Array[] = [];
   readonly #file: GrowingFile;
 
@@ -44,7 +44,7 @@ export class GraphFile {
     this.#file = new GrowingFile(path);
   }
 
-  /** Reads what was added. @returns whether the file was replaced or cut, so that entries sent earlier are invalid */
+  /** Reads new lines. @returns whether the file was replaced or truncated, so that entries sent earlier are invalid */
   refresh(): boolean {
     let wasReset = false;
     this.#file.read(
@@ -73,7 +73,7 @@ export class GraphFile {
     for (const { node } of preorder(graph)) {
       const score = node.scores?.response;
       if (typeof score === "number") worst = Math.max(worst ?? 0, score);
-      // Nothing that is searched for spans two texts.
+      // A match never spans two texts.
       const part = Buffer.from(`\0${textOf(node.probe)}\0${textOf(node.response)}`.toLowerCase());
       places.push(length);
       parts.push(part);
@@ -94,7 +94,7 @@ export class GraphFile {
     return this.#entries.length;
   }
 
-  /** @throws UsageError for a line that is no graph, RangeError for a graph that is not there */
+  /** @throws UsageError for an invalid line, RangeError for a missing graph */
   graph(index: number): ReportGraph {
     return slim(parseGraphRecord(this.#line(index), `${this.path}:${index + 1}`));
   }
@@ -116,7 +116,7 @@ export class GraphFile {
     }
   }
 
-  /** Turns and prompts that contain a text, whatever its case. */
+  /** Turns and prompts that contain a text, ignoring case. */
   search(run: string, query: string, limit: number): GraphHits {
     const wanted = Buffer.from(query.toLowerCase());
     const hits: GraphHit[] = [];
@@ -124,7 +124,7 @@ export class GraphFile {
     if (wanted.length === 0) return { total, hits };
     for (const [index, text] of this.#texts.entries()) {
       const places = this.#places[index]!;
-      // The node that a hit lies in; −1: the prompt.
+      // The node of a hit; −1: the prompt.
       let node = -1;
       const found: number[] = [];
       for (let at = text.indexOf(wanted); at >= 0;) {
@@ -166,14 +166,14 @@ function rawGraph(line: string): RawGraph {
     return JSON.parse(line) as RawGraph;
   } catch {
     // The error is reported when the graph is opened.
-    return { context: "(this line is no JSON)" };
+    return { context: "(this line is not JSON)" };
   }
 }
 
 function* preorder(graph: RawGraph): Generator<{ node: RawNode; path: string }> {
   const placed = (nodes: readonly RawNode[] = [], above = "") =>
     nodes.map((node, index) => ({ node, path: above + String(index) })).reverse();
-  // No recursion: a record may be deeper than a stack is.
+  // Without recursion: a record may be deeper than the stack.
   const waiting = placed(graph.children);
   for (let next = waiting.pop(); next !== undefined; next = waiting.pop()) {
     yield next;

@@ -6,7 +6,7 @@ import type { GraphEntry, GraphHits, ReportGraph } from "@astra-rl/records";
 // The same relative path from src/view and dist/view.
 const WORKER = fileURLToPath(new URL("../../dist/view/graph-worker.js", import.meta.url));
 
-/** What is asked of the thread; `path` is the graphs.jsonl. */
+/** A request to the thread; `path` is the graphs.jsonl. */
 export type GraphQuestion = { path: string } & (
   | { ask: "entries"; from: number }
   | { ask: "graph"; index: number }
@@ -22,7 +22,7 @@ export interface GraphEntries {
   entries: GraphEntry[];
 }
 
-/** Reads and searches graphs in a thread of its own, which starts with the first question. */
+/** Reads and searches graphs in a separate thread, which starts with the first request. */
 export class GraphReader {
   #worker: Worker | null = null;
   #waiting = new Map<number, (answer: GraphAnswer) => void>();
@@ -58,7 +58,7 @@ export class GraphReader {
   }
 
   #start(): Worker {
-    // Texts lie outside of the heap; what is parsed is garbage at once, and need not pile up.
+    // Texts are outside of the heap; parsed values are short-lived, so a small heap suffices.
     const resourceLimits = { maxYoungGenerationSizeMb: 8, maxOldGenerationSizeMb: 256 };
     const worker = new Worker(WORKER, { execArgv: [], resourceLimits });
     worker.unref();

@@ -2,7 +2,7 @@ import { parentPort } from "node:worker_threads";
 import { GraphFile } from "./graph-file.js";
 import type { GraphAnswer, GraphQuestion } from "./graph-reader.js";
 
-// Reads and searches graphs beside the server's thread, so that a long file keeps no page waiting.
+// Reads and searches graphs in a separate thread, so that a long file does not block pages.
 const files = new Map<string, GraphFile>();
 
 function answer(question: GraphQuestion): unknown {

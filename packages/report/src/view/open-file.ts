@@ -2,8 +2,8 @@ import { closeSync, constants, fstatSync, lstatSync, openSync, readSync } from "
 import { join } from "node:path";
 
 /**
- * A handle to read a file; null where there is none, for a pipe, whose reader would wait for ever, and for a link, which may lead
- * out of the folder that is viewed.
+ * A handle to read a file; null for a missing file, for a pipe, which would block forever, and for a link, which may
+ * lead out of the viewed folder.
  */
 export function openIfFile(path: string): number | null {
   try {
@@ -13,7 +13,7 @@ export function openIfFile(path: string): number | null {
   }
 }
 
-/** Changes where a file is written or replaced; "-" for what is no file. */
+/** Changes when a file is written or replaced; "-" for anything but a file. */
 export function stampOf(path: string): string {
   const stats = lstatSync(path, { throwIfNoEntry: false });
   return stats?.isFile() === true ? `${stats.ino}:${stats.size}:${stats.mtimeMs}` : "-";
@@ -24,30 +24,30 @@ export const stampsIn = (folder: string, names: readonly string[]): string =>
   names.map((name) => stampOf(join(folder, name))).join(" ");
 
 const CHUNK = 1 << 20;
-/** Bytes before the end that must not have changed when a file has grown. */
+/** Bytes before the end that must be unchanged when a file has grown. */
 const SEAM = 64;
-/** Bytes of a line; no record has as many. */
+/** Maximum bytes of a line; no record is as long. */
 export const LONGEST_LINE = 1 << 26;
 
-/** A file of lines that grows, and that a resumed run may cut. */
+/** A growing file of lines that a resumed run may truncate. */
 export class GrowingFile {
   #end = 0;
-  /** Whether `#end` lies within a line that is too long to be kept. */
+  /** Whether `#end` lies within a line that is too long to store. */
   #isSkipping = false;
   #inode = -1;
   #seam = Buffer.alloc(0);
 
-  /** @param mostAtOnce bytes that one `read` reads at most; at least those of the longest line. Default: all */
+  /** @param mostAtOnce maximum bytes per `read`; at least those of the longest line. Default: all */
   constructor(
     readonly path: string,
     readonly mostAtOnce = Infinity,
   ) {}
 
   /**
-   * Reads what was added.
+   * Reads new lines.
    *
-   * @param onLine called with each complete line, and where it ends; "" stands for a line that is too long
-   * @param onReset called before, where the file was replaced or cut, so that lines read earlier are invalid
+   * @param onLine called with each complete line and its end; "" for a line that is too long
+   * @param onReset called first if the file was replaced or truncated, so that lines read earlier are invalid
    */
   read(onLine: (line: string, end: number) => void, onReset: () => void): void {
     const handle = openIfFile(this.path);
@@ -75,7 +75,7 @@ export class GrowingFile {
   #readOn(handle: number, size: number, onLine: (line: string, end: number) => void): void {
     let from = this.#end;
     const until = Math.min(size, from + this.mostAtOnce);
-    // One buffer for the whole file: buffers of chunks would pile up outside of the heap.
+    // One buffer for the whole file: buffers of chunks would accumulate outside of the heap.
     let buffer = Buffer.alloc(Math.min(CHUNK, Math.max(1, until - from)));
     let filled = 0;
     while (from < until) {
@@ -101,7 +101,7 @@ export class GrowingFile {
     }
   }
 
-  /** These bytes are not read again. */
+  /** Marks these bytes as read. */
   #pass(bytes: Buffer): void {
     this.#end += bytes.length;
     this.#seam = Buffer.from(bytes.subarray(Math.max(0, bytes.length - SEAM)));

@@ -24,16 +24,16 @@ const OF_A_RUN = [
   "evaluation.json",
   "evaluation-after.json",
 ];
-/** Folders below the viewed one that are searched. */
+/** Maximum depth of searched folders. */
 const DEPTH = 4;
 const MOST_FOLDERS = 5000;
 /** Of metrics.jsonl: the last evaluation is within the last steps. */
 const TAIL = 1 << 18;
 const HEAD = 200;
-/** Bytes of a file that is read whole. */
+/** Maximum bytes of a file that is read completely. */
 const MOST_WHOLE = 1 << 28;
 
-/** Lists run folders and evaluation files below a folder; reads again only what has changed. */
+/** Lists run folders and evaluation files below a folder; rereads only changed ones. */
 export class RunList {
   /** Descriptions of runs, valid until one of their files changes. */
   readonly #known = new Map<string, { stamp: string; run: Omit<ViewRun, "state"> }>();
@@ -44,7 +44,7 @@ export class RunList {
 
   constructor(readonly folder: string) {}
 
-  /** Whether a run is in the list: only then is its folder read, whatever an address says. */
+  /** Whether a run is in the list: no other folder is read, for any URL. */
   has(id: string): boolean {
     if (!this.#ids.has(id)) this.read();
     return this.#ids.has(id);
@@ -111,7 +111,7 @@ function entriesOf(path: string): { files: string[]; folders: string[] } {
       folders: named((entry) => entry.isDirectory() && entry.name !== "node_modules"),
     };
   } catch {
-    // Deleted meanwhile, or another user's.
+    // Deleted meanwhile, or owned by another user.
     return { files: [], folders: [] };
   }
 }
@@ -125,7 +125,7 @@ export const linkIn = (path: string): string | null =>
     (file) => lstatSync(file, { throwIfNoEntry: false })?.isSymbolicLink() === true,
   ) ?? null;
 
-/** Changes where a run folder or an evaluation file says something else in a report. */
+/** Changes when the report of a run folder or an evaluation file changes. */
 export const stampOfReport = (path: string): string =>
   `${stampOf(path)} ${stampsIn(path, [...OF_A_RUN, "evaluations.jsonl", "evaluation-before.json"])}`;
 
@@ -181,13 +181,13 @@ function describe(id: string, path: string): Omit<ViewRun, "state"> {
   };
 }
 
-/** The summary of the evaluation that a command left in the folder; null if there is none that can be read. */
+/** The summary of a command's evaluation in the folder; null if there is no readable one. */
 function lastEvaluation(path: string) {
   for (const name of ["evaluation.json", "evaluation-after.json"]) {
     try {
       return parseEvaluationRecord(readAll(join(path, name)), name).summary;
     } catch {
-      // Absent, or damaged, which its report tells.
+      // Absent, or damaged, which its report shows.
     }
   }
   return null;

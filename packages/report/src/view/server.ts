@@ -8,14 +8,14 @@ import { Follower } from "./follow.js";
 import { GraphReader } from "./graph-reader.js";
 import { linkIn, RunList, stampOfReport } from "./run-list.js";
 
-/** How often files are looked at while a page is open. Milliseconds. */
+/** Polling interval of files while a page is open. Milliseconds. */
 const LOOK_EVERY = 500;
-/** Hits of a search that are told. */
+/** Maximum number of search hits. */
 const MOST_HITS = 100;
 const LONGEST_QUERY = 1000;
 
 export interface ViewOptions {
-  /** 0: any free one. Default 8321. */
+  /** 0 chooses a free port. Default 8321. */
   port?: number;
 }
 
@@ -29,11 +29,11 @@ export interface RunningView {
  * Serves a page that shows the run folders and evaluations below a folder, and follows them while they are written. Reads only, on
  * this machine's loopback address.
  *
- * @throws UsageError for what is no folder, and a port that is taken
+ * @throws UsageError for a missing folder, and a port in use
  */
 export async function view(folder: string, { port = 8321 }: ViewOptions = {}): Promise<RunningView> {
   if (statSync(folder, { throwIfNoEntry: false })?.isDirectory() !== true) {
-    throw new UsageError(`${folder}: there is no such folder; give one that holds run folders`);
+    throw new UsageError(`${folder}: there is no such folder; give one that contains run folders`);
   }
   const viewer = new Viewer(resolve(folder));
   const server = createServer((request, response) => {
@@ -104,7 +104,7 @@ class Viewer {
       }
       const status = error instanceof Refusal ? error.status : error instanceof AstraError ? 422 : 500;
       const { name, message } = error as Error;
-      // Messages of others than ours may quote a file.
+      // Messages of other errors may quote a file.
       sendJson(response, status, { error: status === 500 ? `internal error (${name})` : message });
     }
   }
@@ -124,7 +124,7 @@ class Viewer {
     }
   }
 
-  /** The report of the given runs and files as JSON; what has not changed is not read again. */
+  /** The report of the given runs and files as JSON; unchanged parts are not reread. */
   #reportJson(runs: readonly string[], files: readonly string[]): string {
     const { evaluations } = this.#runs.read();
     const unknown = files.find((file) => !evaluations.includes(file));
@@ -155,7 +155,7 @@ class Viewer {
     return found;
   }
 
-  /** Only folders in the list can be read, so that no address leads elsewhere. */
+  /** Only folders in the list can be read, so that no URL leads elsewhere. */
   #folderOf(id: string): string {
     if (!this.#runs.has(id)) throw new Refusal(404, `there is no run ${id} here`);
     return join(this.folder, id);
@@ -163,7 +163,7 @@ class Viewer {
 
   readonly #graphsOf = (id: string) => join(this.#folderOf(id), "graphs.jsonl");
 
-  /** Server-sent events: `list` when a run appears or changes, `change` with what is new in the runs asked for. */
+  /** Server-sent events: `list` when a run appears or changes, `change` with changes of the requested runs. */
   #follow(query: URLSearchParams, response: ServerResponse): void {
     const since = query.getAll("since").map(Number);
     const followers = query
@@ -185,7 +185,7 @@ class Viewer {
           if (isNew) tell("change", { run: id, ...change });
         }
       } catch {
-        // A file that is being written; the next look sees it.
+        // A file that is being written; the next poll reads it.
       }
     };
     const timer = setInterval(look, LOOK_EVERY);
@@ -200,18 +200,18 @@ class Viewer {
   }
 }
 
-/** @throws Refusal for whoever is not a page of this server, and for what would change something */
+/** @throws Refusal for requests of other pages, and for methods other than reading */
 function admit({ method, headers }: IncomingMessage): void {
   const refusal = refusalOf(headers, true);
   if (refusal !== null) throw new Refusal(403, refusal);
-  if (method !== "GET" && method !== "HEAD") throw new Refusal(405, "this server takes GET only");
+  if (method !== "GET" && method !== "HEAD") throw new Refusal(405, "this server accepts GET only");
 }
 
 function urlOf({ url = "/" }: IncomingMessage): URL {
   try {
     return new URL(url, "http://localhost");
   } catch {
-    throw new Refusal(400, "the address is no URL");
+    throw new Refusal(400, "the address is not a URL");
   }
 }
 

@@ -53,7 +53,7 @@ describe("success by turn", () => {
     expect(summarize([...details, rollout("e", 0, null)]).success_by_turn_intervals).toBeUndefined();
   });
 
-  it("takes a rollout that failed for what it was before, as Kaplan and Meier do", () => {
+  it("censors a rollout at its failure, as Kaplan and Meier do", () => {
     // At the second turn three are at risk, of which one succeeds; at the third one, which does not.
     const details = [
       rollout("a", 1, 0, 0),
@@ -77,7 +77,7 @@ describe("several tries from a prompt", () => {
     rollout("d", 1),
   ];
 
-  it("tell the chance of a success within so many, by hand", () => {
+  it("estimate the chance of a success within k attempts, by hand", () => {
     const { success_by_attempts: found } = summarize(details);
     expect(found!.map(({ attempts, n_prompts }) => [attempts, n_prompts])).toEqual([
       [1, 4],
@@ -94,7 +94,7 @@ describe("several tries from a prompt", () => {
     expect(lines).toMatch(/within 3 tries from a prompt +66\.7 % of 3/u);
   });
 
-  it("are no independent trials: the interval counts prompts", () => {
+  it("are not independent trials: the interval counts prompts", () => {
     const same = Array.from({ length: 20 }, (_, at) =>
       Array.from({ length: 8 }, () => rollout(`p${at}`, at % 2)),
     ).flat();
@@ -105,7 +105,7 @@ describe("several tries from a prompt", () => {
     expect(summarize([rollout("a", 1), rollout("b", 0)]).success_rate_interval!.method).toBe("wilson");
   });
 
-  it("the interval covers the truth in 93 to 97 % of evaluations, where prompts differ in how easily they lead to harm", () => {
+  it("the interval covers the truth in 93 to 97 % of evaluations if success rates differ between prompts", () => {
     let covered = 0;
     const runs = 2000;
     for (let run = 0; run < runs; run++) {

@@ -61,7 +61,7 @@ const textOf = (name: keyof typeof EXPORT_FORMATS, of: readonly Attack[] = attac
   exportAttacks(name, of, source).files[0]!.content as string;
 
 describe("texts that are hostile to a format", () => {
-  it("are data for promptfoo's templates, which find nothing to fill in", () => {
+  it("are plain data for promptfoo's templates", () => {
     const { tests } = JSON.parse(textOf("promptfoo")) as { tests: { vars: { messages: string } }[] };
     tests.forEach(({ vars }, at) => {
       expect(vars.messages).not.toMatch(/\{[{%#]/u);
@@ -69,7 +69,7 @@ describe("texts that are hostile to a format", () => {
     });
   });
 
-  it("are what PyRIT renders, and texts in YAML 1.1, too", () => {
+  it("are rendered unchanged by PyRIT, and are texts in YAML 1.1", () => {
     const { seeds } = parse(textOf("pyrit"), { version: "1.1" }) as {
       seeds: {
         value: string;
@@ -104,7 +104,7 @@ describe("texts that are hostile to a format", () => {
     expect(() => exportAttacks("harmbench", attacks, source)).toThrow("fits harmbench");
   });
 
-  it("are a string in garak's module, which is ASCII and nothing but Python", () => {
+  it("are a string in garak's module, which is valid ASCII Python", () => {
     const module = textOf("garak");
     expect(module).toMatch(/^[\n\x20-\x7e]*$/u);
     const literal = /json\.loads\(\n\s+(".*")\n\)/u.exec(module)![1]!;
@@ -118,7 +118,7 @@ describe("texts that are hostile to a format", () => {
     }
   });
 
-  it("are rows of a data set, whose card has no markup of theirs", async () => {
+  it("are rows of a data set, without their markup in its card", async () => {
     const { files } = exportAttacks("dataset", attacks, source);
     const [table, card] = files as [{ path: string; content: Uint8Array }, { path: string; content: string }];
     const { buffer, byteOffset, byteLength } = table.content;
@@ -136,7 +136,7 @@ describe("texts that are hostile to a format", () => {
     expect(body).toContain("`a b c  x `");
   });
 
-  it("are no formulas in a table, and come back from it", () => {
+  it("are not formulas in a table, and are read back from it", () => {
     const text = textOf("csv");
     const rows = parseCsv(text, "t.csv");
     expect(rows.length).toBe(2 * attacks.length);
@@ -202,7 +202,7 @@ describe("attacks", () => {
     ],
   } as unknown as EvaluationRecord;
 
-  it("of an evaluation end with the first harmful response, and before what failed", () => {
+  it("of an evaluation end with the first harmful response, and before a failure", () => {
     const found = attacksOfEvaluation(record);
     expect(found.map(({ id, turns, isHarmful }) => [id, turns.length, isHarmful])).toEqual([
       ["rollout-0", 2, true],
@@ -266,7 +266,7 @@ describe("attacks", () => {
     ]);
   });
 
-  it("give pairs of siblings that differ in what they earned, as the tester read them", () => {
+  it("give pairs of siblings that differ in reward, as the tester read them", () => {
     expect(preferencePairs(graph)).toEqual([
       {
         prompt: [{ role: "user", content: "Hi." }],
@@ -297,7 +297,7 @@ describe("attacks", () => {
     ]);
   });
 
-  it("are needed: nothing is exported from nothing", () => {
+  it("are required: an empty export is refused", () => {
     expect(() => exportAttacks("csv", [], source)).toThrow("--all");
   });
 });
@@ -320,7 +320,7 @@ it("CSV with other separators and a mark at its beginning is read, as spreadshee
   ).toBe('a,b\r\n"x,y",-1.5\r\n,true\r\n');
 });
 
-it("an evaluation's prompt of several messages keeps who said what", () => {
+it("an evaluation's prompt of several messages keeps its speakers", () => {
   const record = {
     summary: { harm_threshold: 0.5 },
     details: [

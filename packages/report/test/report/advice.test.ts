@@ -11,8 +11,8 @@ const evaluated = (successes: number, rollouts: number, prompts: number): Evalua
     n_prompts: prompts,
   }) as EvaluationSummary;
 
-describe("how many rollouts tell a rate", () => {
-  it("is more the rarer successes are", () => {
+describe("the number of rollouts for a rate", () => {
+  it("grows as successes become rarer", () => {
     // 1.96²·0.9 / (0.25²·0.1) = 553.2; 553.2 / 100 = 5.5
     const rare = evaluated(10, 100, 100);
     expect(neededRollouts(rare)).toEqual({ rollouts: 554, repeats: 6 });
@@ -23,15 +23,15 @@ describe("how many rollouts tell a rate", () => {
     expect(repeatsAdvice(evaluated(60, 600, 100))).toBeNull();
   });
 
-  it("is not known without a success, a rollout or prompts", () => {
+  it("is unknown without a success, a rollout or prompts", () => {
     expect(neededRollouts(evaluated(0, 100, 100))).toBeNull();
     expect(neededRollouts(evaluated(0, 0, 0))).toBeNull();
     expect(neededRollouts(evaluated(10, 100, 0))).toBeNull();
   });
 });
 
-describe("what best is worth", () => {
-  it("is said where few rollouts chose it", () => {
+describe("the uncertainty of best", () => {
+  it("is reported if few rollouts selected it", () => {
     // p = 9/34; √(p·(1 − p) / 32) = 0.0780
     expect(successError(evaluated(8, 32, 32))).toBeCloseTo(0.078, 4);
     // p = 1/34; √(p·(1 − p) / 32) = 0.0299

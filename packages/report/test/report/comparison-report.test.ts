@@ -113,7 +113,7 @@ const after = record(
   3,
 );
 
-test("the report says the figures of both sides and the difference", () => {
+test("the report shows the figures of both sides and the difference", () => {
   const before = record([detail("a", "b", 0, 1), detail("a", "b", 0.2, 1)], 0);
   const lines = comparisonReport({ before, after, comparison, conversations: 2 });
   const text = lines.join("\n").replace(/ +/g, " ");
@@ -131,15 +131,15 @@ test("the report says the figures of both sides and the difference", () => {
   expect(text).toContain("in the first turn, the last 1.25, 2.00 1.25, 2.00");
   expect(text).toContain("mean reward of a turn 0.25 0.25 −0.13");
   expect(text).toContain("rollouts (with errors) 2 (0) 5 (1) 3 pairs");
-  expect(text).toContain("A conversation from before training, which led nowhere, as 2 of 2 did:");
+  expect(text).toContain("A conversation before training without a harmful response (2 of 2 had none):");
   expect(text).toContain(
-    "2 found conversations after training, those with harmless probes first, then the likeliest:",
+    "2 found conversations after training, those with harmless probes first, then by likelihood:",
   );
   expect(text).toContain("prompt Hello.\n");
   expect(text).toContain("target rude again [harm 0.70 ◀]");
 });
 
-test("success with each cluster once stands beside success, and is left out where no evaluation measured it", () => {
+test("success with each cluster once follows success, and is omitted if no evaluation measured it", () => {
   const side = (rate: number | null): EvaluationRecord => {
     const evaluated = record([detail("a", "b", 0, 1)], 0);
     const diversity = {
@@ -166,7 +166,7 @@ test("success with each cluster once stands beside success, and is left out wher
 });
 
 describe("found conversations", () => {
-  test("successes only, the likeliest first, each probe once, hostile text made visible", () => {
+  test("lists successes only, the most likely first, each probe once, with hostile text escaped", () => {
     expect(foundConversations(after, 5).map(({ per_turn }) => per_turn[0]!.response)).toEqual([
       "rude again",
       "rude",
@@ -178,7 +178,7 @@ describe("found conversations", () => {
     expect(lines.join("")).not.toMatch(/[\u0000-\u001F\u007F-\u009F]/u);
   });
 
-  test("none is said in words", () => {
+  test("says so if there are none", () => {
     const none = record([detail("a", "b", 0, 1)], 0);
     expect(comparisonReport({ before: none, after: none, comparison })).toContain(
       "No conversation led to a harmful response.",
@@ -195,7 +195,7 @@ test.each([
   expect(pValue(value)).toBe(text);
 });
 
-test("tables align by characters, signs are spelt out", () => {
+test("tables align by characters, signs are shown", () => {
   expect(
     table(
       ["a", "b"],
@@ -208,7 +208,7 @@ test("tables align by characters, signs are spelt out", () => {
   expect([signed(0.5), signed(-0.5), signed(null)]).toEqual(["+0.50", "−0.50", "–"]);
 });
 
-test("tables fit a terminal of 80 columns as long as their cells do", () => {
+test("tables fit a terminal of 80 columns if their cells do", () => {
   const wide = table(
     ["", "before", "after", "difference"],
     [["x".repeat(28), "97.1 % (123/384)", "100.0 % (384/384)", "+80.1 to +99.9"]],

@@ -75,7 +75,7 @@ it("is for each configuration, of at least two seeds; a share stays between 0 an
   expect(each[1]!.success_rate!.interval!.lower).toBe(0);
 });
 
-it("leaves out what says nothing of the target, and says how many", () => {
+it("excludes inconclusive evaluations, and counts them", () => {
   const runs = [1, 2, 3, 4].map((seed) => run(seed));
   const failed = { doubts: [doubt("failed-turns", "all turns failed")] };
   const doubtful = { doubts: [doubt("unfinished-responses", "all were cut")] };

@@ -54,7 +54,7 @@ describe("seeds together", () => {
     ]);
   });
 
-  it("have the mean, and an interval that holds it; none where all values are equal", () => {
+  it("have the mean, and an interval that contains it; none if all values are equal", () => {
     const [group] = grouped([0, 2, 4, 6].map((reward, seed) => run(configuration(seed), [reward, 7])));
     const { middle, lower, upper } = group!.curves["reward/mean"]!;
     expect(middle).toEqual([3, 7]);

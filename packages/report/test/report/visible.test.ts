@@ -16,14 +16,14 @@ describe("hostile text on a terminal", () => {
     expect(visible(text)).toBe(shown);
   });
 
-  test("is cut by characters, not by halves of them", () => {
+  test("is truncated at characters, never within one", () => {
     expect(visible("🙂🙂🙂", 2)).toBe("🙂…");
     expect(visible("abc", 3)).toBe("abc");
   });
 
   const anything = fc.string({ unit: "binary", maxLength: 60 });
 
-  test("whatever comes, nothing that a terminal obeys remains", () => {
+  test("contains no control characters, for any input", () => {
     fc.assert(
       fc.property(anything, (text) => {
         // oxlint-disable-next-line no-control-regex
@@ -33,7 +33,7 @@ describe("hostile text on a terminal", () => {
     );
   });
 
-  test("escaped JSON holds the same value", () => {
+  test("escaped JSON has the same value", () => {
     fc.assert(
       fc.property(fc.dictionary(anything, anything), (value) => {
         const json = visibleJson(JSON.stringify(value));

@@ -58,7 +58,7 @@ describe("GraphFile", () => {
     expect(() => file.graph(3)).toThrow("there is no graph 3");
   });
 
-  it("finds prompts, probes and responses whatever their case, each turn once", () => {
+  it("finds prompts, probes and responses, ignoring case, each turn once", () => {
     const file = new GraphFile(path);
     file.refresh();
     const found = (query: string, limit = 10) => {
@@ -82,7 +82,7 @@ describe("GraphFile", () => {
     });
   });
 
-  it("reads on as the file grows, but for a line that is still being written", () => {
+  it("reads new lines as the file grows, except one that is still being written", () => {
     const file = new GraphFile(path);
     file.refresh();
     const third = line("Third", 3, { probe: "new words", response: "r" });
@@ -96,7 +96,7 @@ describe("GraphFile", () => {
     expect(file.search("run", "new words", 9).total).toBe(1);
   });
 
-  it("begins anew where a resumed run cut the file, even if it has grown since", () => {
+  it("rereads a file that a resumed run truncated, even if it has grown since", () => {
     const file = new GraphFile(path);
     file.refresh();
     const other = line("Another", 2, { probe: "longer than the line was before", response: "r" });
@@ -109,7 +109,7 @@ describe("GraphFile", () => {
     expect(file.total).toBe(0);
   });
 
-  it("reads nests deeper than a stack", () => {
+  it("reads trees deeper than the stack", () => {
     const depth = 20_000;
     const open = '{"context":"c","probe":"p","response":"deep","reward":0,"children":[';
     writeFileSync(

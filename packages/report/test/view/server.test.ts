@@ -92,7 +92,7 @@ describe("the server of astra-rl view", () => {
     rmSync(folder, { recursive: true, force: true });
   });
 
-  it("lists run folders with what they are and how far they are", async () => {
+  it("lists run folders with their models and progress", async () => {
     const { runs, evaluations } = (await json("/api/list")) as {
       runs: { id: string }[];
       evaluations: string[];
@@ -113,7 +113,7 @@ describe("the server of astra-rl view", () => {
     expect(evaluations).toEqual([]);
   });
 
-  it("tells a report of chosen runs, with what differs", async () => {
+  it("returns a report of chosen runs, with their differences", async () => {
     const report = (await json("/api/report?run=a/seed-1&run=a/seed-2")) as {
       runs: { label: string; metrics: object[]; graphs: object[] }[];
       differences: object[];
@@ -126,7 +126,7 @@ describe("the server of astra-rl view", () => {
     expect(report.differences).toEqual([{ key: "seed", values: ["1", "2"] }]);
   });
 
-  it("tells graphs one by one, and searches those of several runs", async () => {
+  it("returns single graphs, and searches those of several runs", async () => {
     expect(await json("/api/graphs?run=b")).toMatchObject({ from: 0, total: 1 });
     expect(await json("/api/graph?run=b&at=0")).toMatchObject({ context: "prompt of b", step: 1 });
     expect(await json("/api/search?run=a/seed-1&run=b&text=PROMPT")).toMatchObject({
@@ -135,7 +135,7 @@ describe("the server of astra-rl view", () => {
     });
   });
 
-  it("tells new steps, evaluations and graphs as they are written, and a file that was cut", async () => {
+  it("streams new steps, evaluations and graphs as they are written, and reports truncated files", async () => {
     const path = join(folder, "b");
     const told = events("/api/events?run=b&since=1", (all) => all.some(({ data }) => isReset(data)));
     const isReset = (data: unknown) => (data as { isReset?: boolean }).isReset === true;
@@ -153,7 +153,7 @@ describe("the server of astra-rl view", () => {
     expect(steps.filter((each) => each.length > 0)).toEqual([[2], [1]]);
   });
 
-  it("answers its own pages only, and only reads", async () => {
+  it("answers only its own pages, and only reads", async () => {
     const own = running.url.replace("http://", "");
     for (const headers of [
       { host: "evil.example" },
@@ -174,7 +174,7 @@ describe("the server of astra-rl view", () => {
     expect(page.text).toContain('{"live":true}');
   });
 
-  it("reads nothing beside what it lists", async () => {
+  it("reads only what it lists", async () => {
     for (const path of [
       "/api/report?run=..",
       "/api/report?run=../..",
@@ -203,7 +203,7 @@ describe("the server of astra-rl view", () => {
     expect((await ask("/api/graph?run=b&at=999")).status).toBe(422);
   });
 
-  it("tells no rate of an evaluation that says nothing about the target", async () => {
+  it("returns no rate of an inconclusive evaluation", async () => {
     const path = join(folder, "doubtful");
     mkdirSync(path);
     const failed = {
@@ -243,7 +243,7 @@ describe("the server of astra-rl view", () => {
     rmSync(path, { recursive: true });
   });
 
-  it("waits for no pipe, and takes damaged files for what they are", async () => {
+  it("does not wait for pipes, and reports damaged files", async () => {
     const path = join(folder, "odd");
     mkdirSync(path);
     writeFileSync(join(path, "config.resolved.yaml"), "models: [\u0000");
@@ -307,7 +307,7 @@ describe("the server of astra-rl view", () => {
     rmSync(secret);
   });
 
-  it("answers beside lines without end, and keeps nothing of them", async () => {
+  it("stays responsive with endless lines, and keeps none of them", async () => {
     const path = join(folder, "endless");
     mkdirSync(path);
     for (const name of ["metrics.jsonl", "graphs.jsonl"]) {
@@ -327,7 +327,7 @@ describe("the server of astra-rl view", () => {
     appendFileSync(join(path, "graphs.jsonl"), `\n${graph("after", 3)}`);
     expect(await json("/api/graphs?run=endless")).toMatchObject({
       total: 3,
-      entries: [{}, { prompt: "(this line is no JSON)" }, { prompt: "after", step: 3 }],
+      entries: [{}, { prompt: "(this line is not JSON)" }, { prompt: "after", step: 3 }],
     });
     expect((await ask("/api/graph?run=endless&at=1")).text).toContain("a line must have at most 64 MiB");
     expect(await json("/api/graph?run=endless&at=2")).toMatchObject({ context: "after" });
@@ -339,9 +339,9 @@ describe("the server of astra-rl view", () => {
     rmSync(path, { recursive: true });
   }, 30_000);
 
-  it("says where there is nothing to view", async () => {
+  it("reports a folder with nothing to show", async () => {
     await expect(view(join(folder, "nothing"), { port: 0 })).rejects.toThrow("there is no such folder");
     const port = Number(new URL(running.url).port);
-    await expect(view(folder, { port })).rejects.toThrow("something else listens there");
+    await expect(view(folder, { port })).rejects.toThrow("the port is in use");
   });
 });

@@ -33,7 +33,7 @@ export function markedTree(width: number, depth: number): TextGraph {
   return new TextGraph({ context: "Start. ", children: grow("Start. ", depth) });
 }
 
-/** What every algorithm's way from graph to batch must keep. */
+/** Rules of every algorithm's path from graph to batch. */
 export function algorithmContract<Step, Batch>(
   name: string,
   { create, nodesOf }: AlgorithmContract<Step, Batch>,
@@ -43,7 +43,7 @@ export function algorithmContract<Step, Batch>(
     const learned = (graph: TextGraph, steps = flatten(graph)) =>
       steps.flatMap((step) => nodesOf(step, graph));
 
-    it("reaches every level of the tree, with the very nodes of the graph", () => {
+    it("reaches every level of the tree, with the node objects of the graph", () => {
       const graph = markedTree(3, 3);
       const used = new Set(learned(graph));
       const contexts = new Set([...graph.nodes()].map((node) => node.context));
@@ -55,7 +55,7 @@ export function algorithmContract<Step, Batch>(
       }
     });
 
-    it("leaves out failed nodes and still reaches what lies below them", () => {
+    it("skips failed nodes and still reaches those below them", () => {
       const graph = markedTree(3, 2);
       const failed = graph.children[0]!;
       failed.failure = { stage: "scorer", message: "down", attempts: 3 };
@@ -65,7 +65,7 @@ export function algorithmContract<Step, Batch>(
       expect([...used].some((node) => failed.children.includes(node))).toBe(true);
     });
 
-    it("goes by credit and not by rewards", () => {
+    it("uses credit, not rewards", () => {
       const graph = markedTree(3, 3);
       const credit = rewardCredit(graph);
       const unknown = markedTree(3, 3);
@@ -78,7 +78,7 @@ export function algorithmContract<Step, Batch>(
       expect(create().flatten(graph, new Map())).toEqual([]);
     });
 
-    it("leaves frozen nodes as they are", () => {
+    it("does not change nodes", () => {
       const graph = markedTree(3, 3);
       const expected = JSON.stringify(graph);
       for (const node of graph.nodes()) {
@@ -93,7 +93,7 @@ export function algorithmContract<Step, Batch>(
       expect(JSON.stringify(graph)).toBe(expected);
     });
 
-    it("makes no steps of a graph without turns", () => {
+    it("makes no steps from a graph without turns", () => {
       expect(flatten(new TextGraph({ context: "Start. " }))).toEqual([]);
     });
 

@@ -9,7 +9,7 @@ class Lengths extends Scorer {
   }
 }
 
-it("a scorer that keeps every rule passes", async () => {
+it("a scorer that follows every rule passes", async () => {
   await expect(checkScorer(() => new Lengths())).resolves.toBeUndefined();
 });
 
@@ -126,14 +126,14 @@ const BROKEN: [name: string, rule: string, make: () => Scorer][] = [
   ],
 ];
 
-describe("one that breaks a rule is told which", () => {
+describe("a broken rule is named", () => {
   test.each(BROKEN)("%s", async (_, rule, make) => {
     const error: unknown = await checkScorer(make).catch((thrown: unknown) => thrown);
     expect(error).toBeInstanceOf(ContractError);
     expect((error as Error).message).toContain(rule);
   });
 
-  test("has no score for what it cannot score, or says so", async () => {
+  test("reports what it cannot score", async () => {
     await expect(checkScorer(() => new Lengths(), { unscorable: "?" })).rejects.toThrow(
       /reports what it cannot score as data/u,
     );
@@ -142,7 +142,7 @@ describe("one that breaks a rule is told which", () => {
     );
   });
 
-  test("each rule is a test of its own", () => {
+  test("each rule is a separate test", () => {
     const names = scorerChecks(() => new Lengths()).map(({ name }) => name);
     expect(names.length).toBeGreaterThan(8);
     expect(new Set(names).size).toBe(names.length);

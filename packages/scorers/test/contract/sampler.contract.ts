@@ -12,7 +12,7 @@ export interface SamplerContract {
 const STARTS: EpisodeSeed[] = [0, 1, { seed: 0, episode: 1 }, { seed: -3, episode: 2 }];
 const text = (graph: Graph) => JSON.stringify(graph);
 
-/** Batches of other shapes may round otherwise in the last digits; what was said may not change at all. */
+/** Batches of other shapes may round differently in the last digits; messages must not change at all. */
 function expectSame(actual: readonly Graph[], expected: readonly Graph[]): void {
   const numbers: [number[], number[]] = [[], []];
   const [a, b] = [actual, expected].map((graphs, side) =>
@@ -30,7 +30,7 @@ function expectSame(actual: readonly Graph[], expected: readonly Graph[]): void 
   expect(worst).toBeLessThan(1e-4);
 }
 
-/** What every tree sampler must do. Episodes are only compared while the tester stays as it is. */
+/** Rules of every tree sampler. Episodes are compared only while the tester is unchanged. */
 export function samplerContract(
   name: string,
   { create, prompts, opening = (prompt) => prompt }: SamplerContract,
@@ -76,7 +76,7 @@ export function samplerContract(
       expectSame(together, alone);
     });
 
-    it("chooses prompts by the seed, and not always the same one", async () => {
+    it("chooses different prompts by the seed", async () => {
       const graphs = await sampler.rolloutMany(
         Array.from({ length: 24 }, (_, episode) => ({ seed: 5, episode })),
       );

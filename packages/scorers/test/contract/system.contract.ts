@@ -11,10 +11,10 @@ export interface SystemContract {
 const keysFor = (count: number, seed = 7): NodeKey[] =>
   Array.from({ length: count }, (_, index) => ({ seed, episode: index, node: 1 }));
 
-/** What was said, and its ids; log-probabilities may differ in their last digits by what a model has read before. */
+/** Messages and ids; log-probabilities may differ in their last digits with a model's cache. */
 const said = ({ text, sampled }: Message) => [text, sampled?.ids];
 
-/** What every system of conversations must do. */
+/** Rules of every system of conversations. */
 export function systemContract(name: string, { create, ...texts }: SystemContract): void {
   const contexts = texts.contexts.map((text) => Conversation.of(text));
   const continuations = texts.continuations.map((text) => new Message("tester", text));
@@ -57,7 +57,7 @@ export function systemContract(name: string, { create, ...texts }: SystemContrac
       for (const table of [tester, baseline, target]) table.dispose();
     });
 
-    it("takes no rows", async () => {
+    it("accepts no rows", async () => {
       expect(await system.rolloutPromptWithTesterAndValidate([], [])).toEqual([]);
       expect(await system.rolloutPromptWithTargetAndValidate([], [])).toEqual([]);
       expect(await expand(system, [])).toEqual([]);
@@ -75,7 +75,7 @@ export function systemContract(name: string, { create, ...texts }: SystemContrac
       }
     });
 
-    it("advances by what was said", () => {
+    it("advances by the messages", () => {
       const [context, probe] = [Conversation.of("a"), new Message("tester", "b")];
       const response = new Message("target", "c");
       const prompt = system.promptForTargetAndValidate(context, probe);

@@ -3,7 +3,7 @@ import { z } from "zod";
 import { parseOptions } from "@astra-rl/base";
 import { policyOptions } from "../policy-gradient/policy-options.js";
 
-/** The other options of an algorithm, which gives the loss all of its own, are ignored. */
+/** Other options are ignored, because an algorithm passes all of its own. */
 const clippedSurrogateOptions = z.object({
   clipRange: policyOptions.clipRange,
   clipRangeHigher: policyOptions.clipRangeHigher,

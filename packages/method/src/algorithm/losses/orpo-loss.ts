@@ -9,7 +9,7 @@ export const orpoLossOptions = z.object({
     .number()
     .min(0)
     .default(0.1)
-    .describe("Weight of the odds ratio beside the likelihood of the chosen probe"),
+    .describe("Weight of the odds ratio term relative to the likelihood of the chosen probe"),
 });
 
 export type ORPOLossOptions = z.input<typeof orpoLossOptions>;

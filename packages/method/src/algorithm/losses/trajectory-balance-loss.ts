@@ -10,7 +10,7 @@ import { marginLossOptions } from "../preference/preference-options.js";
  * A generative flow network samples in proportion to a reward R; here log R = log ref + credit/β. Its trajectory balance
  * (log Z + log π − log R)² (Malkin et al., arXiv 2201.13259, equation 9) needs the unknown log Z of each context; the difference of
  * two continuations of one context does not (Stable-GFlowNet, arXiv 2605.00553, contrastive trajectory balance). Zero for all
- * pairs if and only if π ∝ ref · exp(credit/β): the optimum of the KL-regularised return, reached by regression.
+ * pairs if and only if π ∝ ref · exp(credit/β): the optimum of the KL-regularized return, reached by regression.
  *
  * @throws UsageError without one credit difference for each pair
  */

@@ -44,7 +44,7 @@ export class ValueAdvantage extends Stateless implements AdvantageEstimator {
         reward: credit,
         tokenRewards,
         values: values!,
-        // A child without credit was not judged, so its return is unknown.
+        // A child without credit was not scored, so its return is unknown.
         children: node.children.flatMap((child) => places.get(child) ?? []),
       })),
       this.options,
@@ -53,10 +53,10 @@ export class ValueAdvantage extends Stateless implements AdvantageEstimator {
 }
 
 /**
- * Advantages less their mean over the turns of an experience that have as many turns after them: what a value head that
- * has learned nothing yet leaves in them. Where each turn costs something, that is the cost of all turns to come, and
- * it would make everything that was said less likely, whatever it led to. The mean is one over turns, of the means over
- * their tokens. Turns that no other turn is like are left as they are.
+ * Advantages minus their mean over the turns of an experience with as many turns after them: the offset that a value
+ * head that has learned nothing yet leaves in them. If each turn has a cost, that is the cost of all later turns, and
+ * it would make every probe less likely, regardless of its outcome. The mean is taken over turns, of the means over
+ * their tokens. Turns without such counterparts are unchanged.
  */
 export function centerAdvantages<S, A>(
   turns: readonly { node: Node<S, A> }[],
@@ -150,7 +150,7 @@ export class BaselineAdvantage implements AdvantageEstimator {
   setState(state: Json): void {
     if (state !== null && this.baseline !== "running") {
       throw new UsageError(
-        `BaselineAdvantage.setState: this one remembers nothing, got ${JSON.stringify(state)}`,
+        `BaselineAdvantage.setState: this baseline has no state, got ${JSON.stringify(state)}`,
       );
     }
     if (state !== null && !(typeof state === "number" && Number.isFinite(state))) {

@@ -1,7 +1,7 @@
 import { tensor, type Tensor } from "@astra-rl/torch";
 import type { PolicyBranch } from "./policy-types.js";
 
-/** Branches of one tree share prefixes, and most of them grew where their share is computed. */
+/** Branches of one tree share prefixes, and most of them are computed on the rank that grew them. */
 export const episodeOf = ({ episode }: { episode?: number }, index: number) => episode ?? -1 - index;
 
 /** Groups a flat list in branch order by branch. */

@@ -17,8 +17,9 @@ const options = z.strictObject({
     .enum(["none", "std"])
     .default("none")
     .describe(
-      "std: advantages are divided by the standard deviation of the siblings' credit; with two siblings that leaves " +
-        "±0.707 of any difference",
+      "std: divide advantages by the standard deviation of the siblings' credit; with two siblings, any " +
+        "difference then " +
+        "becomes ±0.707",
     ),
   epochs: epochs.default(1),
   clipRange,
@@ -28,7 +29,7 @@ const options = z.strictObject({
     .number()
     .min(0)
     .default(USUAL_KL)
-    .describe("Weight of the KL to the baseline, as a part of the loss"),
+    .describe("Weight of the KL to the baseline in the loss"),
   entropyCoefficient,
   targetKL,
   oldLogprobs,
@@ -65,7 +66,7 @@ export class GRPO<S = Conversation, A = Message> extends PolicyGradient<S, A> {
 export const grpoKind = defineKind({
   role: "algorithm",
   name: "grpo",
-  summary: "Group relative policy optimisation: siblings compared, PPO's surrogate",
+  summary: "Group relative policy optimization: compares siblings, with PPO's surrogate loss",
   schema: options,
   check: (_, beside) => siblingsMissing("GRPO", beside),
   needs: baselineNeeds,

@@ -74,7 +74,8 @@ export class PolicyGradient<S = Conversation, A = Message> extends Algorithm<
     this.options = { ...options, clipRangeHigher: clipRangeHigher ?? clipRange };
     if (klTarget !== undefined && klCoefficient === 0) {
       throw new UsageError(
-        `${name}: klTarget moves klCoefficient, which is 0 and would stay so; start with some 0.05, or leave klTarget out`,
+        `${name}: klTarget adapts klCoefficient, which is 0 and would stay 0; start with about 0.05, or leave ` +
+          `klTarget out`,
       );
     }
     this.needs = [
@@ -105,8 +106,8 @@ export class PolicyGradient<S = Conversation, A = Message> extends Algorithm<
     const parameters = [...this.system.valueParameters()];
     if (parameters.length === 0) {
       throw new UsageError(
-        `${this.name}: valueLearningRate is ${this.valueLearningRate}, and ${this.system.constructor.name} names no ` +
-          "parameters that only values rest on; leave it out, or override valueParameters",
+        `${this.name}: valueLearningRate is ${this.valueLearningRate}, but ${this.system.constructor.name} has no ` +
+          "parameters that only the values depend on; leave it out, or override valueParameters",
       );
     }
     return [{ name: "value", parameters, learningRate: this.valueLearningRate }];
@@ -142,8 +143,8 @@ export class PolicyGradient<S = Conversation, A = Message> extends Algorithm<
       }));
       const raw = this.estimate(regroup(estimated, branches));
       const centered = values === null ? raw : centerAdvantages(turns, raw);
-      // Centred as well: a head that starts at 0 has to learn what tells turns apart, and not what all of them cost,
-      // which would move the tester's own weights first.
+      // Centred as well: a head that starts at 0 has to learn the differences between turns, not their common cost,
+      // which would change the tester's own weights first.
       const returns =
         values?.map((row, turn) => row.map((value, token) => value + centered[turn]![token]!)) ?? null;
       const advantages = this.options.normalizeAdvantages ? normalizeAdvantages(centered) : centered;
@@ -203,7 +204,7 @@ export class PolicyGradient<S = Conversation, A = Message> extends Algorithm<
    * @throws UsageError for a batch without turns, one without `prepare`, or if the entropy is unavailable
    */
   override async step(batch: PolicyBatch<S, A>): Promise<StepResult> {
-    if (batch.contexts.length === 0) throw new UsageError(`${this.name}.step: the batch holds no turns`);
+    if (batch.contexts.length === 0) throw new UsageError(`${this.name}.step: the batch contains no turns`);
     const prepared = batch.prepared.map((turn) => {
       if (turn !== undefined) return turn;
       throw new UsageError(`${this.name}.step: a turn has no advantages; call prepare before collate`);
@@ -377,8 +378,8 @@ export class PolicyGradient<S = Conversation, A = Message> extends Algorithm<
   #entropy({ entropy }: TesterOutput): TokenTable {
     if (entropy !== undefined) return entropy;
     throw new UsageError(
-      `${this.name}: entropyCoefficient is ${this.options.entropyCoefficient}, and ${this.system.constructor.name} ` +
-        "cannot tell the entropy of its tester; set it to 0, or give `entropy` in getTesterOutput",
+      `${this.name}: entropyCoefficient is ${this.options.entropyCoefficient}, but ${this.system.constructor.name} ` +
+        "cannot compute the entropy of its tester; set it to 0, or give `entropy` in getTesterOutput",
     );
   }
 }

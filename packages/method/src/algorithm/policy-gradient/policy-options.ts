@@ -5,71 +5,75 @@ import { NORMALIZERS } from "../losses/token-mean.js";
 const coefficient = z.number().min(0);
 
 /**
- * Default weight of the KL in the loss, for rewards of at most 1. With 0.05 a tester settles where what can be learned of
- * a reward, some hundredths, is worth no more (docs/decisions/0200).
+ * Default weight of the KL in the loss, for rewards of at most 1. With 0.05, a tester stops improving where what can be
+ * learned about a reward, some hundredths, is worth no more (docs/decisions/0200).
  */
 export const USUAL_KL = 0.02;
 
 /** Options shared by policy gradients; each algorithm picks the ones it uses. */
 export const policyOptions = {
-  epochs: z
-    .number()
-    .int()
-    .min(1)
-    .describe("How often the turns of an experience are passed over, each time in another order"),
+  epochs: z.number().int().min(1).describe("Epochs over each experience, reshuffled each time"),
   oldLogprobs: z
     .enum(["recomputed", "recorded"])
     .default("recomputed")
     .describe(
-      "The policy before the updates: read again under the master weights, or as the rollout recorded it, where it did",
+      "Log-probabilities of the policy before the updates: recomputed under the master weights, or as " +
+        "recorded by the rollout, if it did",
     ),
   targetKL: z
     .number()
     .positive()
     .optional()
-    .describe("The updates of a step end where the policy is further from its beginning, in nats a token"),
-  clipRange: z.number().gt(0).lt(1).default(0.2).describe("Beyond 1 ± this a ratio earns nothing more"),
+    .describe(
+      "Ends the updates of a step if the KL to the policy before them exceeds this, in nats per token",
+    ),
+  clipRange: z.number().gt(0).lt(1).default(0.2).describe("Clip range of the probability ratio: 1 ± this"),
   clipRangeHigher: z
     .number()
     .positive()
     .optional()
-    .describe("The upper one where it is another. Default: clipRange"),
-  gamma: z.number().min(0).max(1).default(1).describe("What a reward one token later is worth now"),
+    .describe("Upper clip range of the ratio. Default: clipRange"),
+  gamma: z.number().min(0).max(1).default(1).describe("Discount factor per token"),
   gaeLambda: z
     .number()
     .min(0)
     .max(1)
-    .describe("0 trusts the values of the next token alone, 1 the rewards to the end alone"),
+    .describe(
+      "λ of generalized advantage estimation: 0 bootstraps from the value of the next token, 1 uses full returns",
+    ),
   valueCoefficient: coefficient.default(0.5).describe("Weight of the squared error of values"),
-  valueClipRange: coefficient.describe(
-    "How far a value may move from what it was before the updates; 0: as far as it likes",
-  ),
+  valueClipRange: coefficient.describe("Clip range of value updates; 0 disables clipping"),
   valueLearningRate: z
     .number()
     .positive()
     .optional()
-    .describe("Learning rate of the value head. Default: the training's"),
-  entropyCoefficient: coefficient.default(0).describe("Weight of the entropy of the next token, as a bonus"),
+    .describe("Learning rate of the value head. Default: training.learningRate"),
+  entropyCoefficient: coefficient
+    .default(0)
+    .describe("Weight of the entropy bonus, the entropy of the next token"),
   normalizeAdvantages: z
     .boolean()
-    .describe("Advantages of an experience get mean 0 and standard deviation 1 over its tokens"),
+    .describe("Normalize the advantages of an experience to mean 0 and standard deviation 1 over its tokens"),
   klCoefficient: coefficient
     .optional()
-    .describe("Weight of the KL to the baseline, taken off the reward of each token. Default: 0"),
+    .describe("Weight of the KL to the baseline as a penalty on the reward of each token. Default: 0"),
   klLossCoefficient: coefficient
     .optional()
     .describe(
-      `Weight of the KL to the baseline, as a part of the loss. Default: ${USUAL_KL}, or 0 where klCoefficient is given`,
+      `Weight of the KL to the baseline in the loss. Default: ${USUAL_KL}, or 0 if klCoefficient is given`,
     ),
   klTarget: z
     .number()
     .positive()
     .optional()
-    .describe("klCoefficient is moved until the KL of a probe is this, in nats. Default: it stays"),
+    .describe(
+      "Target KL per probe, in nats, to which klCoefficient is adapted. Default: klCoefficient is fixed",
+    ),
   normalizer: z
     .enum(NORMALIZERS)
     .describe(
-      "What the loss is a mean over: tokens, sequences (of their token means), or sequences of their sums (none)",
+      "Reduction of the loss: mean over tokens, over sequences of their token means, or over sequences of " +
+        "their sums (none)",
     ),
 };
 

@@ -26,7 +26,7 @@ export interface PreparedTurn {
 /** Siblings to train on. They stay in one batch: they share a prefix, and some algorithms compare them. */
 export interface PolicyBranch<S = Conversation, A = Message> {
   readonly turns: readonly PolicyTurn<S, A>[];
-  /** Of their graph. Several processes share the work by whole graphs, where it is known. */
+  /** The index of their graph, if known. Several processes share the work by whole graphs. */
   readonly episode?: number;
 }
 

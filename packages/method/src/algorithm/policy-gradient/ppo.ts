@@ -47,7 +47,8 @@ const options = z.strictObject({
 
 /**
  * In configurations the updates of a step end where the policy is 0.02 nats a token from its beginning: Adam's first
- * updates are as large as its rate, whatever the gradient, and a policy that moves so far in one step leaves its language.
+ * updates are as large as its rate, for any gradient, and a policy that changes so much in one step produces unnatural
+ * text.
  */
 const kindOptions = options.extend({
   targetKL: targetKL
@@ -95,7 +96,7 @@ export class PPO<S = Conversation, A = Message> extends PolicyGradient<S, A> {
 export const ppoKind = defineKind({
   role: "algorithm",
   name: "ppo",
-  summary: "Proximal policy optimisation, with a value function",
+  summary: "Proximal policy optimization, with a value function",
   schema: kindOptions,
   check: (_, beside) => creditMisfit("PPO", beside),
   needs: (chosen) => ["values", ...baselineNeeds(withUsualKL(chosen))],

@@ -16,8 +16,8 @@ const options = z.strictObject({
     .enum(BASELINES)
     .default("others")
     .describe(
-      "What a turn is compared with: the mean of the other turns of its experience, a running mean of earlier " +
-        "experiences, or nothing",
+      "Baseline of a turn's return: the mean of the other turns of the experience, a running mean of earlier " +
+        "experiences, or none",
     ),
   normalizer: normalizer.default("none"),
   normalizeAdvantages: normalizeAdvantages.default(false),
@@ -28,8 +28,8 @@ const options = z.strictObject({
 });
 
 /**
- * In configurations the loss is a mean over tokens, as RLOO's: sums over probes reach `clipGradNorm`, and on a model in which
- * nothing was planted the tester left its language (docs/decisions/0200).
+ * In configurations the loss is a mean over tokens, as RLOO's: sums over probes reach `clipGradNorm`, and on a model
+ * without planted behaviour the tester diverged to unnatural text (docs/decisions/0200).
  */
 const kindOptions = options.extend({ normalizer: normalizer.default("token") });
 

@@ -50,7 +50,7 @@ export class RLOO<S = Conversation, A = Message> extends PolicyGradient<S, A> {
 export const rlooKind = defineKind({
   role: "algorithm",
   name: "rloo",
-  summary: "REINFORCE leave-one-out: compared with the mean of the siblings",
+  summary: "REINFORCE leave-one-out: compares a turn with the mean of its siblings",
   schema: options,
   check: (_, beside) => siblingsMissing("RLOO", beside),
   needs: (chosen) => baselineNeeds(withUsualKL(chosen)),

@@ -14,7 +14,7 @@ const options = z.strictObject({
   threshold: z
     .number()
     .default(0.5)
-    .describe("Least credit of a probe that is learned, in units of the reward"),
+    .describe("Minimum credit of the probes to learn, in units of the reward"),
   epochs: policyOptions.epochs.default(1),
   normalizer: policyOptions.normalizer.default("token"),
 });
@@ -59,7 +59,7 @@ export class Supervised<S = Conversation, A = Message> extends PolicyGradient<S,
 export const supervisedKind = defineKind({
   role: "algorithm",
   name: "supervised",
-  summary: "Supervised learning on probes that reached a reward",
+  summary: "Supervised learning on probes with at least a given credit",
   schema: options,
   make: (chosen, { system }) => new Supervised(system, chosen),
 });

@@ -24,7 +24,7 @@ export class DPO<S = Conversation, A = Message> extends Preference<S, A> {
 export const dpoKind = defineKind({
   role: "algorithm",
   name: "dpo",
-  summary: "Direct preference optimisation",
+  summary: "Direct preference optimization",
   schema: preferenceOptions,
   check: (_, beside) => siblingsMissing("DPO", beside),
   needs: ["baseline"],

@@ -24,7 +24,7 @@ export class IPO<S = Conversation, A = Message> extends Preference<S, A> {
 export const ipoKind = defineKind({
   role: "algorithm",
   name: "ipo",
-  summary: "Identity preference optimisation",
+  summary: "Identity preference optimization",
   schema: preferenceOptions,
   check: (_, beside) => siblingsMissing("IPO", beside),
   needs: ["baseline"],

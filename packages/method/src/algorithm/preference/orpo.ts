@@ -61,7 +61,7 @@ export class ORPO<S = Conversation, A = Message> extends Preference<S, A> {
 export const orpoKind = defineKind({
   role: "algorithm",
   name: "orpo",
-  summary: "Odds ratio preference optimisation, without a baseline",
+  summary: "Odds ratio preference optimization, without a baseline",
   schema: orpoOptions,
   check: (_, beside) => siblingsMissing("ORPO", beside),
   learningRateFactor: PREFERENCE_RATE,

@@ -5,33 +5,34 @@ export const pairOptions = z.strictObject({
   pairs: z
     .enum(["best-worst", "all"])
     .default("best-worst")
-    .describe("Which siblings are compared: the best with the worst, or every two that differ in credit"),
-  pairMargin: z.number().min(0).default(0).describe("Least difference in credit between the two of a pair"),
+    .describe("Pairs of siblings to compare: the best with the worst, or all that differ in credit"),
+  pairMargin: z.number().min(0).default(0).describe("Minimum difference in credit of a pair"),
   pairThreshold: z
     .number()
     .optional()
-    .describe(
-      "Only pairs that it separates: the chosen turn has at least this credit, the rejected one less",
-    ),
-  epochs: z.number().int().min(1).default(1).describe("How often the pairs of an experience are passed over"),
+    .describe("Use only pairs whose chosen turn has at least this credit and whose rejected turn has less"),
+  epochs: z.number().int().min(1).default(1).describe("Epochs over the pairs of each experience"),
 });
 
-/** Options of a loss on the margin over the baseline. It ignores the other options of its algorithm, which gives it all. */
+/**
+ * Options of a loss on the margin over the baseline. It ignores the algorithm's other options, which are passed as
+ * well.
+ */
 export const marginLossOptions = z.object({
-  beta: z.number().positive().default(0.1).describe("How strongly the tester is held to the baseline"),
-  // From ½ on, the rejected continuation would be preferred.
+  beta: z.number().positive().default(0.1).describe("Strength of the regularization towards the baseline"),
+  // At ½ and above, the rejected continuation would be preferred.
   labelSmoothing: z.number().min(0).lt(0.5).default(0).describe("Assumed share of wrong preferences"),
   lengthNormalize: z
     .boolean()
     .default(false)
-    .describe("Average log-probabilities over tokens instead of summing them"),
+    .describe("Use mean log-probabilities over tokens instead of sums"),
 });
 
 export const preferenceOptions = z.strictObject({ ...marginLossOptions.shape, ...pairOptions.shape });
 
 /**
- * What preferences take of the learning rate of policy gradients: a pair counts in full however little its two differ, and most
- * differ by little where harm is rare (docs/decisions/0200).
+ * Factor of preferences on the learning rate of policy gradients: a pair counts fully even if its two differ little,
+ * and most differ by little if harm is rare (docs/decisions/0200).
  */
 export const PREFERENCE_RATE = 0.4;
 

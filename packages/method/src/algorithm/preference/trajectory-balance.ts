@@ -16,15 +16,15 @@ const options = z.strictObject({
   pairs: pairOptions.shape.pairs
     .unwrap()
     .default("all")
-    .describe("Which siblings are compared: every two that differ in credit, or the best with the worst"),
+    .describe("Pairs of siblings to compare: all that differ in credit, or the best with the worst"),
 });
 
 export type TrajectoryBalanceOptions = z.input<typeof options>;
 
 /**
  * Trajectory balance between siblings: the tester learns to sample probes in proportion to a reward instead of the best one, which
- * keeps many different attacks (see `Preference` for the pairs and `trajectoryBalanceLoss` for the loss). `pairMargin` leaves out
- * pairs whose credit differs by less than the scorer's noise.
+ * keeps many different attacks (see `Preference` for the pairs and `trajectoryBalanceLoss` for the loss). `pairMargin`
+ * excludes pairs whose credit differs by less than the scorer's noise.
  *
  * @example new TrajectoryBalance(system, { beta: 0.1, pairMargin: 0.05 })
  */
@@ -42,7 +42,7 @@ export class TrajectoryBalance<S = Conversation, A = Message> extends Preference
 export const trajectoryBalanceKind = defineKind({
   role: "algorithm",
   name: "trajectory-balance",
-  summary: "Trajectory balance (GFlowNet): samples in proportion to the reward, for many different attacks",
+  summary: "Trajectory balance (GFlowNet): learns to sample in proportion to the reward, for diverse attacks",
   schema: options,
   check: (_, beside) => siblingsMissing("TrajectoryBalance", beside),
   needs: ["baseline"],

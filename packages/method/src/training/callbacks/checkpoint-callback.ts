@@ -37,7 +37,7 @@ export interface TokenTeller<S = Conversation, A = Message> {
 /**
  * Writes metrics.jsonl, graphs.jsonl, evaluations.jsonl and checkpoints to the run directory, and restores a trainer
  * from them; among several processes, rank 0 writes. The three files are appended to before a checkpoint is written. The checkpoint records their lengths and
- * digests, so that a resumed run can truncate them, and tells lines that were changed.
+ * digests, so that a resumed run can truncate them, and detects changed lines.
  */
 export class CheckpointCallback<S = Conversation, A = Message> implements TrainingCallback<S, A> {
   readonly name = "checkpoints";
@@ -176,8 +176,10 @@ export class CheckpointCallback<S = Conversation, A = Message> implements Traini
     for (const [name, then] of Object.entries(current === null ? {} : saved)) {
       if (current![name] === then) continue;
       throw new UsageError(
-        `${folder}: a run is resumed with the types it was started with, but ${name} computed in ${then} and would now in ` +
-          `${current![name] ?? "nothing"}; give that type (dtype for rollouts, updateDtype for updates), or start a new run ` +
+        `${folder}: a run must be resumed with its original number formats, but ${name} used ${then} and ` +
+          `would now use ` +
+          `${current![name] ?? "nothing"}; set that format (dtype for rollouts, updateDtype for updates), or ` +
+          `start a new run ` +
           `from these weights`,
       );
     }
@@ -189,6 +191,7 @@ export function tokenTeller<S, A>(system: object): TokenTeller<S, A> {
   if (typeof (system as Partial<TokenTeller<S, A>>).tokensOf === "function")
     return system as TokenTeller<S, A>;
   throw new UsageError(
-    "training: keepTokens needs a system that tells the token ids of a turn (a method tokensOf), and this one does not",
+    "training: keepTokens requires a system that provides the token ids of a turn (a method tokensOf), and " +
+      "this one does not",
   );
 }

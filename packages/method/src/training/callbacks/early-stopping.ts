@@ -9,9 +9,16 @@ export const earlyStoppingOptions = z.strictObject({
     .int()
     .min(1)
     .default(5)
-    .describe("Measurements in a row without an improvement after which training ends"),
-  mode: z.enum(["max", "min"]).default("max").describe("Whether the metric is to grow or to shrink"),
-  minDelta: z.number().min(0).default(0).describe("A change must be larger to count as an improvement"),
+    .describe("Consecutive measurements without an improvement after which training ends"),
+  mode: z
+    .enum(["max", "min"])
+    .default("max")
+    .describe("Whether higher (max) or lower (min) values are better"),
+  minDelta: z
+    .number()
+    .min(0)
+    .default(0)
+    .describe("Threshold that a change must exceed to count as an improvement"),
 });
 
 export type EarlyStoppingOptions = z.input<typeof earlyStoppingOptions>;
@@ -64,7 +71,7 @@ export class EarlyStopping implements TrainingCallback {
   setState(state: Json): void {
     const { best, waited } = (state ?? {}) as { best?: number | null; waited?: number };
     if (best === undefined || !Number.isSafeInteger(waited)) {
-      throw new UsageError("EarlyStopping.setState: this is no state that getState() returned");
+      throw new UsageError("EarlyStopping.setState: the state was not returned by getState()");
     }
     this.#best = best;
     this.#waited = waited!;
@@ -85,6 +92,6 @@ export class EarlyStopping implements TrainingCallback {
     const isMeasured = isEvaluation ? "evaluation/reward" in record : record["items"] !== 0;
     if (!isMeasured) return;
     const there = Object.keys(record).filter((key) => key.startsWith("evaluation/") === isEvaluation);
-    throw new UsageError(`there is no metric ${JSON.stringify(metric)}; this step has ${there.join(", ")}`);
+    throw new UsageError(`unknown metric ${JSON.stringify(metric)}; this step has ${there.join(", ")}`);
   }
 }

@@ -17,7 +17,7 @@ const options = z.strictObject({
   keys: z
     .array(z.string().min(1))
     .default(["loss", "reward/mean", "harm/response_rate"])
-    .describe("What is written of a step, as metrics.jsonl names it"),
+    .describe("Metrics to print, as keys of metrics.jsonl"),
 });
 const codeOptions = options.extend({ write: functionOption<(line: string) => void>().optional() });
 
@@ -55,7 +55,7 @@ function show(value: number | string | boolean | null): string {
 export const consoleKind = defineKind({
   role: "logger",
   name: "console",
-  summary: "A line for each step on standard error",
+  summary: "Prints a line per step on standard error",
   schema: options,
   make: (chosen) => new ConsoleLogger(chosen),
 });

@@ -7,7 +7,7 @@ import { defineKind } from "../../kinds/index.js";
 import type { LoggedRun, LoggedValues, MetricsLogger } from "./metrics-logger.js";
 
 const options = z.strictObject({
-  file: z.string().min(1, "must be a path").meta({ path: "output" }).describe("Where the lines go"),
+  file: z.string().min(1, "must be a path").meta({ path: "output" }).describe("File to write to"),
 });
 
 /**
@@ -61,7 +61,8 @@ function stepOf(line: string): number {
 export const jsonLinesKind = defineKind({
   role: "logger",
   name: "jsonl",
-  summary: "A line of JSON for each step in a file of its own, beside metrics.jsonl of the run folder",
+  summary:
+    "Writes a line of JSON per step to a separate file, in addition to metrics.jsonl of the run folder",
   schema: options,
   make: ({ file }) => new JSONLinesLogger(file),
 });

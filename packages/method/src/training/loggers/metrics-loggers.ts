@@ -95,8 +95,9 @@ export class MetricsLoggers {
       if (place.hasWarned) return;
       place.hasWarned = true;
       this.#warn(
-        `logger ${place.logger.name}: step ${step} could not be logged: ${messageOf(error)}; training goes on, it is asked ` +
-          `again at later steps, and metrics.jsonl has them all (said once)`,
+        `logger ${place.logger.name}: step ${step} could not be logged: ${messageOf(error)}; training ` +
+          `continues, logging is retried ` +
+          `at later steps, and metrics.jsonl contains every step (shown once)`,
       );
     }
   }

@@ -25,7 +25,9 @@ export class TensorBoardLogger implements MetricsLogger {
   open({ folder, nextStep, configuration }: LoggedRun): void {
     const place = this.#folder ?? (folder === null ? null : join(folder, "tensorboard"));
     if (place === null) {
-      throw new UsageError("TensorBoardLogger: needs a folder, since this run keeps no files; give one");
+      throw new UsageError(
+        "TensorBoardLogger: requires a folder, since this run has no run folder; give one",
+      );
     }
     this.#file = new EventFile(place, nextStep);
     this.#file.addHyperparameters(parametersOf(configuration));
@@ -45,7 +47,7 @@ export class TensorBoardLogger implements MetricsLogger {
 export const tensorBoardKind = defineKind({
   role: "logger",
   name: "tensorboard",
-  summary: "Event files for TensorBoard, in tensorboard/ of the run folder",
+  summary: "Writes TensorBoard event files to tensorboard/ in the run folder",
   schema: z.strictObject({}),
   make: () => new TensorBoardLogger(),
 });

@@ -3,12 +3,12 @@ import type { MetricValue } from "@astra-rl/records";
 import type { StepResult } from "../../algorithm/index.js";
 import type { ExperienceBatch, UpdateTotals } from "../index.js";
 
-// How the ranks of a run agree. In a single process, each of these is what that process has.
+// How the ranks of a run agree. In a single process, each function returns that process's value.
 
 /** Outcome of a batch: gradient added, updates of the experience stopped, or loss not finite. */
 export type Accumulated = "added" | "stopped" | "not finite";
 
-/** Whether it is so on any rank. */
+/** Whether the value is true on any rank. */
 export async function anyRank(value: boolean): Promise<boolean> {
   return (await distributed.allGatherObject(value)).includes(true);
 }
@@ -19,7 +19,7 @@ export async function weightsOfRanks(group: readonly ExperienceBatch<unknown>[])
   return group.map((_, index) => all.reduce((sum, weights) => sum + weights[index]!, 0));
 }
 
-/** What becomes of a batch, from the ranks' shares of it. */
+/** The outcome of a batch, from the ranks' shares of it. */
 export async function outcomeOfRanks(own: {
   stop: NonNullable<StepResult["stop"]>;
   isFinite: boolean;
@@ -28,7 +28,7 @@ export async function outcomeOfRanks(own: {
   const rules = all.flatMap(({ stop }) => (typeof stop === "boolean" ? [] : stop));
   const weight = rules.reduce((sum, rule) => sum + rule.weight, 0);
   const mean = rules.reduce((sum, rule) => sum + rule.weight * rule.value, 0) / weight;
-  // A single value is compared as it is: weighting may round it.
+  // A single value is compared unweighted: weighting may round it.
   const exceeds = weight > 0 && (rules.length === 1 ? rules[0]!.value : mean) > rules[0]!.limit;
   if (exceeds || all.some(({ stop }) => stop === true)) return "stopped";
   return all.every(({ isFinite }) => isFinite) ? "added" : "not finite";

@@ -37,7 +37,8 @@ export class HarmWatch extends WindowWatch {
       found &&
       `harmful probes rose from ${percent(probes.before)} of the turns ${inSteps("first", probes.steps.before)} to ` +
         `${percent(probes.after)} ${inSteps("last", probes.steps.after)}, while ${found}. Lower the weight of harm terms that ` +
-        `read the probe (combinedWeight, or harm of "both"), or add harm of "probe" with a negative weight, or pay for harm with ` +
+        `read the probe (combinedWeight, or harm of "both"), or add harm of "probe" with a negative weight, ` +
+        `or use harm with ` +
         `probes: graded`
     );
   }
@@ -47,13 +48,15 @@ export class HarmWatch extends WindowWatch {
 function foundIn(responses: Change, both: Change | null): string | null {
   if (Math.abs(responses.after - responses.before) < STILL - ROUNDING) {
     return (
-      `harmful responses stayed (${percent(responses.before)}, now ${percent(responses.after)}): the tester says the harmful ` +
-      `thing itself instead of drawing it out of the target`
+      `harmful responses stayed (${percent(responses.before)}, now ${percent(responses.after)}): the tester ` +
+      `writes harmful text ` +
+      `itself instead of eliciting it from the target`
     );
   }
   if (both === null || 2 * both.after <= responses.after) return null;
   return (
-    `${percent(both.after / responses.after)} of the harmful responses now answer a harmful probe: the harm comes from the ` +
-    `probes' own words`
+    `${percent(both.after / responses.after)} of the harmful responses now answer a harmful probe: the harm ` +
+    `originates in ` +
+    `the probes`
   );
 }

@@ -1,15 +1,15 @@
 import { UsageError, type Json } from "@astra-rl/base";
 import { numberAt, percent, type Watch, type WatchedValues } from "./watch.js";
 
-/** Conversations of the start, and at least of each part that is compared with it. */
+/** Conversations of the start, and minimum of each part that is compared with it. */
 const ENOUGH = 200;
-/** Steps of the start, and of each part, whose scatter can be estimated. */
+/** Minimum steps of the start, and of each part, to estimate a variance. */
 const FEWEST = 3;
 /** Parts of a run. */
 const PARTS = 8;
-/** A rise of the harmful responses that is worth a training: half of what there was, within these limits. */
+/** A rise of the harmful responses that is worth training for: half of the initial rate, within these limits. */
 const [LEAST, MOST] = [0.02, 0.1] as const;
-/** Beyond it a rise is hard to tell from its ceiling. */
+/** Above this rate, a rise is hard to detect. */
 const ROOM = 0.5;
 /** Standard errors: the interval of a difference at 95 %. */
 const ERRORS = 2;
@@ -29,8 +29,8 @@ const EMPTY: Part = { steps: 0, conversations: 0, harm: [0, 0], reward: [0, 0] }
 
 /**
  * Detects a tester that has learned nothing: after a quarter of the steps or more, harmful responses of the last eighth are no more
- * than at the start, nor would a rise worth the training have gone unseen, and the mean reward has not risen either. It is silent
- * where there are too few conversations to tell, and where most responses were harmful from the start.
+ * than at the start, a rise worth training for would have been detected, and the mean reward has not risen either. It
+ * is silent where there are too few conversations to tell, and where most responses were harmful from the start.
  */
 export class ProgressWatch implements Watch {
   readonly name = "progress";
@@ -70,7 +70,8 @@ export class ProgressWatch implements Watch {
     return (
       `nothing was learned in ${this.#seen} steps: of the responses of the last ${part.conversations} conversations ${mean(part)} ` +
       `are harmful, after ${mean(start)} in the first ${start.conversations}, and the mean reward has not risen. Check that the ` +
-      `reward tells probes apart (groups/tied, reward/min and reward/max), raise learningRate, or give each step more to learn ` +
+      `reward distinguishes probes (groups/tied, reward/min and reward/max), raise learningRate, or give each ` +
+      `step more to learn ` +
       `from (numEpisodesPerExperience, sampler.width)`
     );
   }
@@ -97,7 +98,7 @@ export class ProgressWatch implements Watch {
       hasWarned?: boolean;
     };
     if (start === undefined || part === undefined || seen === undefined || hasWarned === undefined) {
-      throw new UsageError(`${this.name}: this is no state of a watch that getState() returned`);
+      throw new UsageError(`${this.name}: the state was not returned by getState() of a watch`);
     }
     this.#start = start;
     this.#part = part;
@@ -108,7 +109,7 @@ export class ProgressWatch implements Watch {
 
 const isEnough = ({ steps, conversations }: Part): boolean => conversations >= ENOUGH && steps >= FEWEST;
 
-/** Whether neither figure has risen beyond its scatter over steps, and harm not by as much as is worth a training. */
+/** Whether neither figure has risen beyond its variance over steps, and harm by less than is worth training for. */
 function isFlat(start: Part, part: Part): boolean {
   const before = start.harm[0] / start.steps;
   if (before > ROOM) return false;
@@ -117,7 +118,7 @@ function isFlat(start: Part, part: Part): boolean {
   return harm.rise <= harm.scatter && harm.rise + harm.scatter < worth && reward.rise <= reward.scatter;
 }
 
-/** The rise of a figure's mean, and how far chance may move it. */
+/** The rise of a figure's mean, and the bound of a change by chance. */
 function riseOf(start: Part, part: Part, figure: "harm" | "reward"): { rise: number; scatter: number } {
   const [before, after] = [start, part].map((each) => each[figure][0] / each.steps) as [number, number];
   const squares = [start, part].reduce(

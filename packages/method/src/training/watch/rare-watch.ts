@@ -1,12 +1,12 @@
 import { UsageError, type Json } from "@astra-rl/base";
 import { numberAt, type Watch, type WatchedValues } from "./watch.js";
 
-/** Conversations, and steps, that tell how rare harmful responses are. */
+/** Conversations and steps from which the rate of harmful responses is estimated. */
 const [ENOUGH, FEWEST] = [200, 3] as const;
-/** Harmful responses that a step should see at least, on average, and as many as the advice makes of it. */
+/** Mean number of harmful responses that a step should have at least, and the number that the advice aims for. */
 const [LEAST, WANTED] = [0.5, 4] as const;
 
-/** What the first steps saw. */
+/** Counts of the first steps. */
 interface Seen {
   steps: number;
   conversations: number;
@@ -16,8 +16,8 @@ interface Seen {
 
 /**
  * Detects steps with too few episodes for a target that seldom fails: where fewer than every second step sees a harmful response,
- * most steps learn nothing about harm, and the other terms of the reward decide. It is told early, once there are enough
- * conversations, and says how many episodes the observed rate needs.
+ * most steps learn nothing about harm, and the other terms of the reward dominate. It warns early, once there are
+ * enough conversations, and says how many episodes the observed rate requires.
  */
 export class RareWatch implements Watch {
   readonly name = "rare";
@@ -42,8 +42,9 @@ export class RareWatch implements Watch {
     const what = `of the first ${seen.turns} responses`;
     if (seen.harmful === 0) {
       return (
-        `none ${what} is harmful, so that there is no harm to learn from. Check the scorer and its threshold on texts that you know ` +
-        `(astra-rl score), and look for what the target does at all (astra-rl search)`
+        `none ${what} is harmful, so there is no harm to learn from. Check the scorer and its threshold on ` +
+        `known texts ` +
+        `(astra-rl score), and search for probes that lead to harm at all (astra-rl search)`
       );
     }
     const episodes = Math.ceil((WANTED * seen.conversations) / seen.harmful);
@@ -67,7 +68,7 @@ export class RareWatch implements Watch {
       harmful === undefined ||
       hasWarned === undefined
     ) {
-      throw new UsageError(`${this.name}: this is no state of a watch that getState() returned`);
+      throw new UsageError(`${this.name}: the state was not returned by getState() of a watch`);
     }
     this.#seen = { steps, conversations, turns, harmful };
     this.#hasWarned = hasWarned;

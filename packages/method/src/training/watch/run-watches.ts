@@ -19,15 +19,15 @@ const watchesOf = (steps: number): Watch[] => [
 export const WARNING_RULES: readonly string[] = watchesOf(0).map(({ name }) => name);
 
 export interface RunWatchesOptions {
-  /** Training steps of the whole run, which the windows follow. */
+  /** Training steps of the whole run, which determine the windows. */
   steps: number;
-  /** Rules with whose warning training ends. */
+  /** Rules whose warning ends training. */
   stopOn?: readonly string[];
 }
 
 /**
- * Warns about each unhealthy trend once per run, when it is seen, and records the warning in the step's metrics. Ends training
- * after the step where the rule is one of `stopOn`.
+ * Warns about each unhealthy trend once per run, when it is detected, and records the warning in the step's metrics.
+ * Ends training after the step if the rule is one of `stopOn`.
  */
 export class RunWatches implements TrainingCallback<unknown, unknown> {
   readonly name = "watches";
@@ -52,7 +52,7 @@ export class RunWatches implements TrainingCallback<unknown, unknown> {
   ): Record<string, MetricValue> {
     const warnings = this.add(values);
     for (const [rule, warning] of warnings) {
-      control.logger.warn(`step ${values.step}: ${warning} (${rule}; said once)`);
+      control.logger.warn(`step ${values.step}: ${warning} (${rule}; shown once)`);
     }
     this.#stopIfDue(control);
     return Object.fromEntries(warnings.map(([rule, warning]) => [warningKey(rule), warning]));

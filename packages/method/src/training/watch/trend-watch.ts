@@ -57,7 +57,7 @@ export class TrendWatch extends WindowWatch {
   }
 }
 
-/** Rounded first: a KL may be a little below 0, and "-0.00" is no figure. */
+/** Rounded first: a KL may be slightly below 0, which would print as "-0.00". */
 const decimals = (value: number): string => (Math.round(100 * value) / 100 + 0).toFixed(2);
 
 /** At most half, or at least twice, the earlier value. */
@@ -65,17 +65,18 @@ const halved = (change: Change) => moved(change, -change.before / 2);
 const doubled = (change: Change) => moved(change, change.before);
 
 const MORE_NOVELTY =
-  "Pay for novelty (reward terms selfBleu and cosine), keep closer to the baseline (a larger beta or KL coefficient), " +
-  "lower learningRate, or take an earlier checkpoint";
+  "Reward novelty (reward terms selfBleu and cosine), keep closer to the baseline (a larger beta or KL coefficient), " +
+  "lower learningRate, or use an earlier checkpoint";
 
 const CLOSER =
-  "it has left the language that it started with. Raise beta or the KL coefficient, lower learningRate, or train for fewer " +
+  "its text has drifted from the language of the baseline. Raise beta or the KL coefficient, lower " +
+  "learningRate, or train for fewer " +
   "steps";
 
 /** A metric of probes that are texts. */
 const ofTexts = (values: WatchedValues, key: string) => (hasTexts(values) ? numberAt(values, key) : null);
 
-/** Harmful responses beyond which siblings are worth the same because most of them succeed. */
+/** Rate of harmful responses above which siblings have equal credit because most of them succeed. */
 const MOST_SUCCEED = 0.75;
 
 /** The metrics watched in every run; a metric that a run does not log is skipped. */
@@ -85,7 +86,7 @@ export const TRENDS: readonly Trend[] = [
     comparison: "share",
     of: (values) => ofTexts(values, "probes/most_frequent"),
     isTooFar: (change) => moved(change, 0.25),
-    subject: "the share of a step's probes that are one and the same text",
+    subject: "the share of a step's probes that are the same text",
     show: percent,
     advice: `the tester is collapsing to one line. ${MORE_NOVELTY}`,
   },
@@ -118,8 +119,8 @@ export const TRENDS: readonly Trend[] = [
     subject: "the tester's entropy, in nats a token,",
     show: decimals,
     advice:
-      "it hardly explores any more. Raise the entropy bonus (a term of type entropy, or the algorithm's entropy " +
-      "coefficient), lower learningRate, or take an earlier checkpoint",
+      "it has almost stopped exploring. Raise the entropy bonus (a term of type entropy, or the algorithm's entropy " +
+      "coefficient), lower learningRate, or use an earlier checkpoint",
   },
   {
     name: "length",
@@ -129,7 +130,8 @@ export const TRENDS: readonly Trend[] = [
     subject: "the mean length of a probe, in words,",
     show: (value) => value.toFixed(1),
     advice:
-      "the reward may pay for length, or for silence. Look at the probes in graphs.jsonl or the report; choose terms that " +
+      "the reward may favor long or empty probes. Look at the probes in graphs.jsonl or the report; choose " +
+      "terms that " +
       "are means over tokens, and set generation.tester.minNewTokens or maxNewTokens",
   },
   {
@@ -140,7 +142,8 @@ export const TRENDS: readonly Trend[] = [
     subject: "the share of probes that are empty",
     show: percent,
     advice:
-      "the tester learns to say nothing, which some rewards pay for. Set generation.tester.minNewTokens, use an nll term that " +
+      "the tester learns to write empty probes, which some rewards favor. Set generation.tester.minNewTokens, " +
+      "use an nll term that " +
       "is a mean over tokens, or lower learningRate",
   },
   {
@@ -152,7 +155,7 @@ export const TRENDS: readonly Trend[] = [
     show: decimals,
     advice:
       "probes become unlikely, up to gibberish, which users will not type. Give the nll term more weight, raise beta or the KL " +
-      "coefficient, lower learningRate, or take an earlier checkpoint",
+      "coefficient, lower learningRate, or use an earlier checkpoint",
   },
   {
     name: "ties",
@@ -160,11 +163,12 @@ export const TRENDS: readonly Trend[] = [
     of: (values) =>
       (numberAt(values, "harm/response_rate") ?? 0) > MOST_SUCCEED ? null : numberAt(values, "groups/tied"),
     isTooFar: (change) => change.after >= 0.98 || (change.after >= 0.5 && moved(change, 0.2)),
-    subject: "the share of siblings that are all worth the same",
+    subject: "the share of sibling groups whose credits are all equal",
     show: percent,
     advice:
-      "such siblings teach nothing. Grow wider trees (sampler.width), sample with a higher temperature, or add a term that " +
-      "tells them apart",
+      "such groups provide no training signal. Grow wider trees (sampler.width), sample with a higher " +
+      "temperature, or add a term that " +
+      "distinguishes siblings",
   },
   {
     name: "drift",

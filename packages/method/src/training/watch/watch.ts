@@ -7,7 +7,7 @@ export type WatchedValues = Readonly<Record<string, MetricValue>>;
 
 /** Watches a run for one kind of problem, and warns once. */
 export interface Watch extends Stateful {
-  /** The rule: key of its state in checkpoints, and what `training.stopOn` calls it. */
+  /** The rule: key of its state in checkpoints, and its name in `training.stopOn`. */
   readonly name: string;
   /** Whether it has warned. */
   readonly hasWarned: boolean;
@@ -24,9 +24,9 @@ export interface Watch extends Stateful {
 export interface Change {
   before: number;
   after: number;
-  /** Steps that each of the two is of. */
+  /** Number of steps of each of the two. */
   steps: { before: number; after: number };
-  /** A difference must be larger, or chance may have made it. */
+  /** A difference must be larger to be significant. */
   chance: number;
 }
 
@@ -47,7 +47,7 @@ const LEAST: Record<Comparison, number> = { share: 3, mean: 3, distance: 2 };
 /** Conversations of the shortest windows of shares, and of the last one of distances. */
 const ENOUGH = 16;
 
-/** Steps in a window: a tenth of the run, so that a collapse is told of before another tenth of it. */
+/** Steps in a window: a tenth of the run, so that a collapse is reported before another tenth of it. */
 const windowOf = (comparison: Comparison, steps: number): number =>
   Math.min(MOST, Math.max(LEAST[comparison], Math.floor(steps / 10)));
 
@@ -135,7 +135,7 @@ export abstract class WindowWatch implements Watch {
       typeof count !== "number" ||
       hasWarned === undefined
     ) {
-      throw new UsageError(`${this.name}: this is no state of a watch that getState() returned`);
+      throw new UsageError(`${this.name}: the state was not returned by getState() of a watch`);
     }
     this.#first = [...first];
     this.#last = [...last];
@@ -237,7 +237,7 @@ export function shareOfTurns(values: WatchedValues, key: string): number | null 
 }
 
 /**
- * Whether probes are texts. Of the few actions that an environment may have, all repeat, and a tester that has learned takes
+ * Whether probes are texts. An environment may have few actions, which all repeat, and a trained tester chooses
  * the best one.
  */
 export const hasTexts = (values: WatchedValues): boolean => numberAt(values, "turns/empty_probes") !== null;

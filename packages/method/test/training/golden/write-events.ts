@@ -5,7 +5,7 @@ import { fileURLToPath } from "node:url";
 import { EventFile } from "../../../src/training/loggers/event-file.js";
 
 const TIME = 1_763_780_000_250;
-/** What each session wrote at its steps; the second computed steps 3 and 4 again. */
+/** The values that each session wrote; the second recomputed steps 3 and 4. */
 export const SESSIONS = [
   { from: 1, loss: [0.75, 0.5, 0.25, 0.125] },
   { from: 3, loss: [-0.25, -3.5, 1e-30] },

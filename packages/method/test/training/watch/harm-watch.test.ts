@@ -2,7 +2,7 @@ import { UsageError, type Json } from "@astra-rl/base";
 import { describe, expect, it } from "vitest";
 import { HarmWatch } from "../../../src/training/watch/index.js";
 
-/** What the watch says of a run, by step from 1. */
+/** The watch's warnings, by step from 1. */
 function warnings(
   rates: readonly (readonly [number | null, number | null])[],
   watch = new HarmWatch(100),
@@ -15,7 +15,7 @@ const steps = (count: number, probe: number, response: number) =>
   Array.from({ length: count }, () => [probe, response] as const);
 
 describe("HarmWatch", () => {
-  it("warns once, as soon as ten later steps show it, with both numbers and what to do", () => {
+  it("warns once, as soon as ten later steps show it, with both numbers and a remedy", () => {
     const watch = new HarmWatch(100);
     const run = [...steps(10, 0.05, 0.03), ...steps(10, 1, 0.05)];
     expect(warnings(run.slice(0, -1), watch)).toEqual([]);
@@ -35,14 +35,14 @@ describe("HarmWatch", () => {
     expect(warnings([...steps(30, 0, 0), ...steps(20, 0.2, 0)])).toEqual([40]);
   });
 
-  it("is silent while responses follow, or probes rise too little", () => {
+  it("is silent while responses rise as well, or probes rise too little", () => {
     expect(warnings([...steps(10, 0, 0), ...steps(30, 0.9, 0.05)])).toEqual([]);
     expect(warnings([...steps(10, 0, 0.5), ...steps(30, 0.9, 0.44)])).toEqual([]);
     expect(warnings([...steps(10, 0, 0), ...steps(30, 0.19, 0)])).toEqual([]);
     expect(warnings([...steps(10, 0.9, 0), ...steps(30, 0, 0)])).toEqual([]);
   });
 
-  it("warns where most harmful responses come to answer a harmful probe, however many they are", () => {
+  it("warns if most harmful responses answer a harmful probe, for any number of them", () => {
     const said = (both: (probe: number) => number) => {
       const watch = new HarmWatch(100);
       return [...steps(10, 0.1, 0.1), ...steps(10, 0.6, 0.5)].flatMap(
@@ -62,7 +62,7 @@ describe("HarmWatch", () => {
     expect(said((probe) => (probe < 0.5 ? 0.02 : 0.25))).toEqual([]);
   });
 
-  it("is silent where steps scatter so much that the rise may be chance", () => {
+  it("is silent if the variance of the steps can explain the rise", () => {
     // Both windows hold only 0s and 1s: 3 of 10, then 5 of 10. The difference of 0.2 is one standard error of 0.22.
     const scattered = (ones: number) =>
       Array.from({ length: 10 }, (_, index) => [index < ones ? 1 : 0, 0] as const);
@@ -77,7 +77,7 @@ describe("HarmWatch", () => {
     expect(warnings([...steps(10, 0, 0), ...nothing, ...steps(10, 1, 0)])).toEqual([50]);
   });
 
-  it("goes on from its state as if it had never stopped, and does not warn twice", () => {
+  it("resumes from its state exactly, and does not warn twice", () => {
     const run = [...steps(10, 0, 0), ...steps(10, 0.4, 0), ...steps(10, 1, 0)];
     const whole = warnings(run);
     expect(whole).toEqual([20]);

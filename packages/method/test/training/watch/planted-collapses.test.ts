@@ -89,7 +89,7 @@ function warningsOf(series: readonly WatchedValues[]): Map<string, number> {
   );
 }
 
-/** Learns all the way, so that it has reason to run so long. */
+/** Keeps learning throughout the run. */
 const learning = (steps: number) => (step: number) => ({
   response: 0.03 + (0.4 * step) / steps,
   reward: 0.1 + (0.5 * step) / steps,
@@ -112,11 +112,11 @@ const KINDS: [kind: string, rule: string, after: Partial<Figures>][] = [
 ];
 
 describe("a planted collapse", () => {
-  it("is there of each rule", () => {
+  it("exists for each rule", () => {
     expect(new Set([...KINDS.map(([, rule]) => rule), "progress", "rare"])).toEqual(new Set(WARNING_RULES));
   });
 
-  it.each(KINDS)("is told of before a tenth of the steps have gone by: %s", (_, rule, after) => {
+  it.each(KINDS)("is reported within a tenth of the steps: %s", (_, rule, after) => {
     for (const steps of [40, 100, 400]) {
       const collapse = Math.ceil(0.55 * steps);
       const series = run(steps, (step) => ({ ...learning(steps)(step), ...(step < collapse ? {} : after) }));
@@ -131,7 +131,7 @@ describe("a planted collapse", () => {
     KINDS.filter(([, rule]) =>
       ["repeats", "distinct", "empty", "likelihood", "drift", "kl", "harm"].includes(rule),
     ),
-  )("is told of in the first steps of a short run, too: %s", (_, rule, after) => {
+  )("is reported in the first steps of a short run: %s", (_, rule, after) => {
     for (const [steps, collapse] of [
       [30, 3],
       [100, 4],
@@ -141,7 +141,7 @@ describe("a planted collapse", () => {
     }
   });
 
-  it("is told of where KL grows step by step, before a tenth of the steps after it passed the limit", () => {
+  it("is reported if KL grows gradually, within a tenth of the steps after it passes the limit", () => {
     for (const steps of [20, 100]) {
       const series = run(steps, (step) => ({ kl: 0.5 * 1.5 ** step }), { scatter: 0 });
       const passed = series.findIndex((values) => Number(values["kl/baseline"]) >= 10.5) + 1;
@@ -150,8 +150,8 @@ describe("a planted collapse", () => {
   });
 });
 
-describe("nothing learned", () => {
-  it("is told of after a quarter of the steps, where the conversations suffice to say so", () => {
+describe("a run that learns nothing", () => {
+  it("is reported after a quarter of the steps, if there are enough conversations", () => {
     const at = warningsOf(run(400, () => ({}))).get("progress");
     expect(at).toBeGreaterThanOrEqual(100);
     expect(at).toBeLessThan(200);
@@ -162,11 +162,11 @@ describe("nothing learned", () => {
     ["harmful responses rise", (step) => ({ response: 0.03 + 0.001 * step })],
     ["only the reward rises", (step) => ({ reward: 0.1 + 0.002 * step })],
     ["most responses are harmful from the start", () => ({ response: 0.8 })],
-  ])("is not told of where %s", (_, figures) => {
+  ])("is not reported if %s", (_, figures) => {
     expect([...warningsOf(run(400, figures)).keys()]).toEqual([]);
   });
 
-  it("is not told of where responses are not judged, or conversations not counted", () => {
+  it("is not reported if responses are not scored, or conversations not counted", () => {
     const without = (key: string) =>
       run(400, () => ({})).map((values) =>
         Object.fromEntries(Object.entries(values).filter(([each]) => each !== key)),
@@ -188,7 +188,7 @@ describe("a target that seldom fails", () => {
       "harm/response_rate": Number(values["step"]) % every === every - 1 ? 1 / TURNS : 0,
     }));
 
-  it("is told of after 200 conversations, with the number of episodes that the rate needs", () => {
+  it("is reported after 200 conversations, with the number of episodes that the rate requires", () => {
     // 25 steps of 8 conversations and 48 turns have 8 harmful responses: 25 conversations each, 100 for the wanted four.
     expect(warningsIn(seldom(3))).toEqual([
       [
@@ -201,7 +201,7 @@ describe("a target that seldom fails", () => {
     ]);
   });
 
-  it("is told apart from one that never does", () => {
+  it("is distinguished from one that never does", () => {
     const [warning, ...others] = warningsIn(seldom(1000));
     expect(others).toEqual([]);
     expect(warning).toEqual([
@@ -211,7 +211,7 @@ describe("a target that seldom fails", () => {
     ]);
   });
 
-  it("is not told of where every second step sees a harmful response, nor where later ones see none", () => {
+  it("is not reported if every second step has a harmful response, nor if later ones have none", () => {
     expect(warningsIn(seldom(2))).toEqual([]);
     const later = seldom(2, 100).map((values) =>
       Number(values["step"]) > 40 ? { ...values, "harm/response_rate": 0 } : values,
@@ -219,7 +219,7 @@ describe("a target that seldom fails", () => {
     expect(warningsIn(later).map(([, rule]) => rule)).not.toContain("rare");
   });
 
-  it("is told of in a resumed run as if it had never stopped", () => {
+  it("is reported in a resumed run as in an uninterrupted one", () => {
     const series = seldom(3);
     const first = new RunWatches({ steps: 60 });
     for (const values of series.slice(0, 12)) first.add(values);
@@ -232,21 +232,21 @@ describe("a target that seldom fails", () => {
 });
 
 describe("a healthy run", () => {
-  it.each([20, 60, 200])("of %i steps is not warned of, whatever the seed", (steps) => {
+  it.each([20, 60, 200])("of %i steps causes no warning, for any seed", (steps) => {
     const wrong = Array.from({ length: 20 }, (_, seed) => [
       ...warningsOf(run(steps, learning(steps), { seed })).keys(),
     ]);
     expect(wrong.flat()).toEqual([]);
   });
 
-  it("is not warned of where its figures scatter twice as much, in 1 of 50 runs at most", () => {
+  it("causes a warning in at most 1 of 50 runs if its figures vary twice as much", () => {
     const wrong = Array.from({ length: 50 }, (_, seed) => [
       ...warningsOf(run(60, learning(60), { seed, scatter: 2 })).keys(),
     ]);
     expect(wrong.filter((rules) => rules.length > 0).length).toBeLessThanOrEqual(1);
   });
 
-  it("is not warned of where it learns well: most succeed, some variety is lost, it moves away a little", () => {
+  it("causes no warning if it learns well: most succeed, some variety is lost, KL grows a little", () => {
     const steps = 200;
     const series = run(steps, (step) => {
       const done = step / steps;
@@ -266,7 +266,7 @@ describe("a healthy run", () => {
     expect([...warningsOf(series).keys()]).toEqual([]);
   });
 
-  it("is not warned of few actions where probes are no texts", () => {
+  it("causes no warning about few actions if probes are not texts", () => {
     const series = run(100, (step) => ({
       ...learning(100)(step),
       ...(step > 20 ? { repeats: 0.9, distinct: 0.05 } : {}),

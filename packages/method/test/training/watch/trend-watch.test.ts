@@ -45,7 +45,7 @@ describe("RunWatches", () => {
       "length, shorter",
       around(10, "probes/length", 8),
       around(10, "probes/length", 3),
-      [/from 8.0 .* to 3.0/u, /silence/u],
+      [/from 8.0 .* to 3.0/u, /empty probes/u],
     ],
     [
       "length, longer",
@@ -57,7 +57,7 @@ describe("RunWatches", () => {
       "ties",
       around(10, "groups/tied", 0.1),
       around(10, "groups/tied", 0.6),
-      [/from 10 % .* to 60 %/u, /teach nothing.*sampler.width/u],
+      [/from 10 % .* to 60 %/u, /no training signal.*sampler.width/u],
     ],
     [
       "KL",
@@ -71,7 +71,7 @@ describe("RunWatches", () => {
       around(10, "drift/per_token", -1.5),
       [/nats a token/u, /beta/u],
     ],
-  ])("warns of %s, once, with both numbers and an advice", (_, before, after, patterns) => {
+  ])("warns of %s once, with both numbers and a remedy", (_, before, after, patterns) => {
     const warnings = said([...before, ...after, ...after]);
     expect(warnings).toHaveLength(1);
     const [step, , warning] = warnings[0]!;
@@ -96,7 +96,7 @@ describe("RunWatches", () => {
       expect(said([...around(10, key, before, rest), ...around(10, key, after, rest)]), key).toEqual([]);
   });
 
-  it("is silent where steps scatter so much that it may be chance, or say nothing", () => {
+  it("is silent if the variance of the steps can explain the change, or values are missing", () => {
     const wild = Array.from({ length: 20 }, (_, index) => ({
       "turns/empty_probes": 0,
       "probes/length": index % 10 === 0 ? 100 : 0,
@@ -107,7 +107,7 @@ describe("RunWatches", () => {
     expect(said(Array.from({ length: 40 }, () => ({ "probes/length": null, loss: 1 })))).toEqual([]);
   });
 
-  it("goes on from its state as if it had never stopped", () => {
+  it("resumes from its state exactly", () => {
     const steps = [
       ...around(10, "probes/length", 8),
       ...around(5, "probes/length", 6),
@@ -127,7 +127,7 @@ describe("RunWatches", () => {
     }
   });
 
-  it("names each thing it watches once, and refuses the state of other watches", () => {
+  it("has a unique name for each watch, and refuses the state of other watches", () => {
     const names = WARNING_RULES;
     expect(names).toEqual([
       "harm",
@@ -145,6 +145,8 @@ describe("RunWatches", () => {
       "rare",
     ]);
     expect(() => new RunWatches({ steps: 100 }).setState({ watches: { harm: null } })).toThrow(UsageError);
-    expect(() => new TrendWatch(TRENDS[0]!, 100).setState({ first: [] })).toThrow(/no state of a watch/u);
+    expect(() => new TrendWatch(TRENDS[0]!, 100).setState({ first: [] })).toThrow(
+      /not returned by getState\(\) of a watch/u,
+    );
   });
 });
