@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from "node:util";
 import { UsageError } from "@astra-rl/base";
 import type { ComparisonRecord, EvaluationDetail } from "@astra-rl/records";
 import { compareEvaluations } from "./compare-evaluations.js";
-import { promptOf, unlikeness, type Evaluated } from "./likeness.js";
+import { promptOf, differencesInSetup, type Evaluated } from "./likeness.js";
 import { holmAdjusted } from "./statistics/index.js";
 
 /** An evaluation with its label in reports. */
@@ -43,7 +43,7 @@ export function compareAll(
   if (first === undefined || others.length === 0)
     throw new UsageError("compare: needs two evaluations or more");
   const found = others.map(({ label, evaluation }) => {
-    const unlike = unlikeness(first.evaluation, evaluation);
+    const unlike = differencesInSetup(first.evaluation, evaluation);
     if (unlike.length > 0 && !force) {
       throw new UsageError(
         `compare: ${first.label} and ${label} are not comparable: ${unlike.join(", ")}; evaluate both with ` +

@@ -14,7 +14,7 @@ export {
   type OneComparison,
 } from "./compare-all.js";
 export { compareEvaluations, type CompareOptions } from "./compare-evaluations.js";
-export { rolesOf, type Evaluated, unlikeness } from "./likeness.js";
+export { rolesOf, type Evaluated, differencesInSetup } from "./likeness.js";
 export {
   REDUCTION,
   type Ranked,

@@ -26,7 +26,7 @@ const ASKING = [
  * Differences between the settings of two evaluations besides tester and target: with any of them, their rates are not
  * comparable. Each is a phrase such as "different prompts".
  */
-export function unlikeness(a: Evaluated, b: Evaluated): string[] {
+export function differencesInSetup(a: Evaluated, b: Evaluated): string[] {
   const [first, second] = [a.measured ?? null, b.measured ?? null];
   const found: string[] = [];
   const differ = (phrase: string, one: unknown, other: unknown) => {

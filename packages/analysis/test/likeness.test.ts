@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { compareAll, compareEvaluations, unlikeness, type Evaluated } from "../src/index.js";
+import { compareAll, compareEvaluations, differencesInSetup, type Evaluated } from "../src/index.js";
 
 const files = { "model.safetensors": "a".repeat(64) };
 const measured = {
@@ -79,7 +79,7 @@ describe("evaluations are not comparable", () => {
     ["versions 0.1.0 and 0.2.0 of astra-rl", { astra_rl: "0.2.0" }],
   ])("by %s", (phrase, change) => {
     const other = evaluated([true, true, true, false], change);
-    expect(unlikeness(base, other)).toEqual([phrase]);
+    expect(differencesInSetup(base, other)).toEqual([phrase]);
     expect(() =>
       compareAll([
         { label: "A", evaluation: base },
@@ -142,12 +142,14 @@ describe("evaluations are not comparable", () => {
         models: [{ model: "/b/judge", files }],
       },
     });
-    expect(unlikeness(base, other)).toEqual([]);
+    expect(differencesInSetup(base, other)).toEqual([]);
   });
 
   it("if only one of them records what it measured", () => {
-    expect(unlikeness(base, { ...base, measured: null })).toEqual(["no record of what one of them measured"]);
-    expect(unlikeness({ ...base, measured: null }, { ...base, measured: null })).toEqual([]);
+    expect(differencesInSetup(base, { ...base, measured: null })).toEqual([
+      "no record of what one of them measured",
+    ]);
+    expect(differencesInSetup({ ...base, measured: null }, { ...base, measured: null })).toEqual([]);
   });
 });
 

@@ -56,7 +56,7 @@ export class HTTPLikelihood extends ServedModel implements Model {
           "use a checkpoint, or a server that returns them, such as vLLM",
       );
     }
-    this.isChatWithoutMarks = !this.tellsSpeakers && (await this.#answersChats());
+    this.isChatWithoutMarks = !this.marksSpeakers && (await this.#answersChats());
     return {
       limit: server.dialect.limits[0],
       limitHolds: null,

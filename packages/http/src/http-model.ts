@@ -77,7 +77,7 @@ export class HTTPModel extends ServedModel implements Model {
     const traits = await probeServer(this.server, (known, { question, seed, ...changed }) =>
       this.#request(this.#asked(Conversation.of(question)), seed, { ...sampling, ...changed }, known),
     );
-    const lacked = this.server.dialect.lacks.filter((name) => this.#sampling[name] !== NEUTRAL[name]);
+    const lacked = this.server.dialect.unsupported.filter((name) => this.#sampling[name] !== NEUTRAL[name]);
     return { ...traits, missed: [...lacked, ...traits.missed] };
   }
 
@@ -130,7 +130,7 @@ export class HTTPModel extends ServedModel implements Model {
 /** A tester behind a server: it generates, but has no weights to train. */
 export class HTTPTester extends HTTPModel implements Tester {
   readonly device: Device = "cpu";
-  readonly tellsValues = false;
+  readonly hasValues = false;
 
   constructor(name: string, options: HTTPModelOptions, surroundings: ServerSurroundings = {}) {
     super(name, "tester", options, surroundings);

@@ -23,7 +23,7 @@ export abstract class ServedModel {
   ) {}
 
   /** Whether its input marks the speakers. */
-  get tellsSpeakers(): boolean {
+  get marksSpeakers(): boolean {
     const { dialect, options } = this.server;
     const { labels = {}, separator = "" } = options;
     return dialect.isChat || separator !== "" || Object.values(labels).some((label) => label !== "");

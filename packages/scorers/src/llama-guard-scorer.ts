@@ -6,7 +6,7 @@ import {
   disposing,
   requireLoaded,
   Scorer,
-  ModelShelf,
+  ModelCache,
   type Exchange,
   type Loads,
   type ScoreOutcome,
@@ -130,7 +130,7 @@ export class LlamaGuardScorer extends Scorer {
     const { categories, mode, batchSize, device, dtype, hub } = parsed;
     const folder = await resolveCheckpoint(model, hub);
     const prompt = GuardPrompt.of(await Tokenizer.load(folder), { where: folder, categories });
-    const shelf = await ModelShelf.open({ device, inferenceDtype: dtype }, { target: [folder] });
+    const shelf = await ModelCache.open({ device, inferenceDtype: dtype }, { target: [folder] });
     return disposing(shelf, async () => {
       const { model: loaded } = await shelf.frozen("target");
       return new this({ model: loaded, prompt, dispose: () => shelf.dispose() }, { mode, batchSize });

@@ -24,7 +24,7 @@ import {
   type ModelSetting,
 } from "../configuration/index.js";
 import { modelSource } from "./model-source.js";
-import { judgesOf, type Judges } from "./system-models.js";
+import { evaluatorsOf, type Judges } from "./system-models.js";
 import { algorithmNeeds, assembleEmbedder, assembleScorer, makePart, makeScorer } from "./parts.js";
 
 /**
@@ -211,7 +211,7 @@ async function withJudges(
     const { seed } = configuration;
     if (secondScorer !== undefined) made.second = await makeScorer(secondScorer, { seed, hub });
     const system = await withMemoryAdvice("load", () => load({ scorer, embedder, reward }));
-    judgesOf.set(system, { ...made, scorer, embedder, reward });
+    evaluatorsOf.set(system, { ...made, scorer, embedder, reward });
     const { second = null, ...judges } = made;
     // If the system does not use these judges itself, it cannot free them.
     const isTheirs = (system as { scorer?: unknown }).scorer === scorer;

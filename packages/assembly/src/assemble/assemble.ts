@@ -30,7 +30,7 @@ import { isEmbedded } from "./model-source.js";
 import { untoldModel } from "./model-formats.js";
 import { loadPrompts } from "./prompts.js";
 import { withSettled } from "./resolved-configuration.js";
-import { judgesOf } from "./system-models.js";
+import { evaluatorsOf } from "./system-models.js";
 import { makePart } from "./parts.js";
 
 /**
@@ -98,7 +98,7 @@ export async function assembleEvaluator<E extends AnyEvaluator = ASTEvaluator>(
     ...(depth === undefined ? {} : { depth }),
   };
   const paths = await makePart("sampler", section, { system, prompts: startsOf(system, prompts), seed });
-  const judges = judgesOf.get(system);
+  const judges = evaluatorsOf.get(system);
   const starts = startsOf(system, prompts);
   const refuseRepeats = (why: string) => {
     if (evaluation.repeats > 1) throw new UsageError(`evaluation.repeats: ${why}; leave it out`);

@@ -66,7 +66,7 @@ export function untoldModel(system: System): string | null {
   if (modelsOf(system) === null) return "the system";
   const isUntold = ({ format }: Partial<LocalModel>) => format instanceof PlainFormat && !format.isMarked;
   const untold =
-    localModels(system).find(isUntold) ?? servedModels(system).find(({ tellsSpeakers }) => !tellsSpeakers);
+    localModels(system).find(isUntold) ?? servedModels(system).find(({ marksSpeakers }) => !marksSpeakers);
   return untold === undefined ? null : `the ${untold.name}`;
 }
 

@@ -21,12 +21,12 @@ export interface Judges {
 }
 
 /** The judges of a system created from a configuration. A custom system need not know them. */
-export const judgesOf: WeakMap<System, Judges> = new WeakMap();
+export const evaluatorsOf: WeakMap<System, Judges> = new WeakMap();
 
 /** The models of a system that a server runs, the judges of its evaluations included. */
 export function servedModels(system: System): ServedModel[] {
   const { scorer } = (system as { parts?: { scorer?: Scorer } }).parts ?? {};
-  const judges = [scorer, judgesOf.get(system)?.second].flatMap(judgesIn);
+  const judges = [scorer, evaluatorsOf.get(system)?.second].flatMap(judgesIn);
   return [...(modelsOf(system) ?? []), ...judges].filter((model) => model instanceof ServedModel);
 }
 

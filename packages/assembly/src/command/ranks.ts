@@ -19,7 +19,7 @@ export const processesOption = () =>
   ).argParser(wholeNumber(1, 1024));
 
 /** Milliseconds after the failure of a process until all are killed. */
-const MERCY = 5000;
+const KILL_DELAY_MS = 5000;
 
 /** Milliseconds by which other ranks delay their errors, so that rank 0 reports first. */
 const RANK_ZERO_FIRST = 1000;
@@ -133,7 +133,7 @@ async function runProcesses(count: number, command: CommandUnknownOpts): Promise
   let mercy: NodeJS.Timeout | undefined;
   const end = (code: number) => {
     // Ranks detect the end of another one, but not while they connect.
-    if (code !== EXIT.done) mercy ??= setTimeout(() => passOn("SIGKILL"), MERCY);
+    if (code !== EXIT.done) mercy ??= setTimeout(() => passOn("SIGKILL"), KILL_DELAY_MS);
     return code;
   };
   try {

@@ -1,4 +1,4 @@
-import { turnsOfTree, type Misfit } from "@astra-rl/method";
+import { turnsOfTree, type Inconsistency } from "@astra-rl/method";
 import { findKind } from "./registry.js";
 import type { Configuration } from "./schema.js";
 
@@ -7,12 +7,15 @@ import type { Configuration } from "./schema.js";
  *
  * @param trains whether the algorithm will be used
  */
-export const misfitOf = async (configuration: Configuration, trains: boolean): Promise<Misfit | null> =>
+export const misfitOf = async (
+  configuration: Configuration,
+  trains: boolean,
+): Promise<Inconsistency | null> =>
   tooManyTurns(configuration) ??
   (trains ? (remoteTester(configuration) ?? (await algorithmMisfit(configuration))) : null);
 
 /** Training changes the tester's weights, which a server does not allow. */
-function remoteTester({ models }: Configuration): Misfit | null {
+function remoteTester({ models }: Configuration): Inconsistency | null {
   const { type } = (models.tester ?? {}) as { type?: string };
   if (type === undefined) return null;
   return {
@@ -25,7 +28,7 @@ function remoteTester({ models }: Configuration): Misfit | null {
 }
 
 /** Checks the number of parallel turns against the sampler's limit. */
-function tooManyTurns({ sampler, training, evaluation }: Configuration): Misfit | null {
+function tooManyTurns({ sampler, training, evaluation }: Configuration): Inconsistency | null {
   // The number of turns of a custom sampler is unknown.
   if (findKind("sampler", sampler.type) === null) return null;
   const {
@@ -59,7 +62,12 @@ function tooManyTurns({ sampler, training, evaluation }: Configuration): Misfit 
 }
 
 /** Checks what the selected algorithm is incompatible with. */
-async function algorithmMisfit({ sampler, seed, algorithm, credit }: Configuration): Promise<Misfit | null> {
+async function algorithmMisfit({
+  sampler,
+  seed,
+  algorithm,
+  credit,
+}: Configuration): Promise<Inconsistency | null> {
   const { type, ...options } = algorithm;
   const kind = findKind("algorithm", type);
   if (kind?.check === undefined) return null;

@@ -25,7 +25,7 @@ import {
   type Output,
   type Streams,
 } from "@astra-rl/assembly/command";
-import { ModelShelf, DEFAULT_SAMPLING, type InferenceDType } from "@astra-rl/method";
+import { ModelCache, DEFAULT_SAMPLING, type InferenceDType } from "@astra-rl/method";
 import { requireToken, serve, type ServedModel } from "@astra-rl/serve";
 
 /** `--adapter NAME=FOLDER`, which may be repeated. */
@@ -109,7 +109,7 @@ export function serveCommand(streams: Streams) {
       const { device, role, dtype: inferenceDtype = kept.inferenceDtype, adapter = [] } = options;
       const hub = downloadNotes(output);
       const source = modelSource(path);
-      const shelf = await ModelShelf.open({ ...kept, device, inferenceDtype, hub }, { target: [source] });
+      const shelf = await ModelCache.open({ ...kept, device, inferenceDtype, hub }, { target: [source] });
       const batches: ContinuousBatch[] = [];
       try {
         const cacheBytes = (options.cacheMemory * 2 ** 20) / (1 + adapter.length);

@@ -215,7 +215,9 @@ async function train(
     if (warnings !== null) output.note(`  ${warnings}`);
     if (checkpoints.length > 0) {
       const format =
-        checkpointFormat(checkpoints[0]!) === null ? "which only its system can load" : "in Hugging Face format";
+        checkpointFormat(checkpoints[0]!) === null
+          ? "which only its system can load"
+          : "in Hugging Face format";
       output.note(`  ${checkpoints.join(", ")}: the ${isTarget ? "hardened target" : "tester"}, ${format}`);
       const guess = lastEvaluation && tags.length > 1 ? bestAdvice(lastEvaluation.summary) : null;
       if (guess !== null) output.note(`  ${guess}`);

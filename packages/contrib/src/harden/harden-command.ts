@@ -37,7 +37,7 @@ import {
   type Streams,
 } from "@astra-rl/assembly/command";
 import { compareEvaluations } from "@astra-rl/analysis";
-import { ModelShelf } from "@astra-rl/method";
+import { ModelCache } from "@astra-rl/method";
 import type { EvaluationRecord } from "@astra-rl/records";
 import { hardenReport, type Hardened } from "./harden-report.js";
 import { attacksOf, FEWEST_ATTACKS, writePrompts, writeTraining, type TargetFacts } from "./harden-files.js";
@@ -105,7 +105,7 @@ interface HardenOptions {
 }
 
 /** The inputs of a round. */
-interface Beginning {
+interface RoundState {
   /** Runs whose attacks the target is trained on: the given one, and those of the new testers so far. */
   runs: readonly string[];
   /** Checkpoints of the last tester and the last target. */
@@ -137,7 +137,7 @@ async function* hardenRounds(
     .find((each) => existsSync(each));
   if (tester === undefined)
     throw new UsageError(`${run}: has no checkpoints; give the folder of a run that was trained`);
-  let from: Beginning = { runs: [run], tester, target, before: null, controls: null };
+  let from: RoundState = { runs: [run], tester, target, before: null, controls: null };
   for (let round = 1; round <= rounds; round++) {
     const into = round === 1 ? folder : join(folder, `round-${round}`);
     const found =
@@ -167,7 +167,7 @@ async function* hardenRounds(
 
 async function harden(
   options: HardenOptions,
-  { configuration, target, from }: { configuration: Configuration; target: string; from: Beginning },
+  { configuration, target, from }: { configuration: Configuration; target: string; from: RoundState },
   output: Output,
   signal: AbortSignal,
 ): Promise<Hardened> {
@@ -267,10 +267,10 @@ const factsOf = (target: string, format: ModelFormat, output: Output): Promise<T
 async function withTarget<T>(
   source: string,
   output: Output,
-  work: (shelf: ModelShelf) => Promise<T>,
+  work: (shelf: ModelCache) => Promise<T>,
 ): Promise<T> {
   const options = { inferenceDtype: "float32", hub: downloadNotes(output) } as const;
-  const shelf = await ModelShelf.open(options, { target: [source] });
+  const shelf = await ModelCache.open(options, { target: [source] });
   try {
     return await work(shelf);
   } finally {

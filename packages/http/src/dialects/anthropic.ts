@@ -123,7 +123,7 @@ export const anthropic = {
   use: " of Anthropic's API",
   limits: ["max_tokens"],
   scores: null,
-  lacks: ["minNewTokens", "repetitionPenalty"],
+  unsupported: ["minNewTokens", "repetitionPenalty"],
   maxTemperature: 1,
   headers: (key) => ({ "anthropic-version": VERSION, ...(key === null ? {} : { "x-api-key": key }) }),
   body,

@@ -53,7 +53,7 @@ export interface Dialect {
   /** Parameters of a request that gives log-probabilities of the answer's tokens; null where there are none. */
   readonly scores: Readonly<Record<string, unknown>> | null;
   /** Options of the sampling that the API has no parameter for. */
-  readonly lacks: readonly ("minNewTokens" | "repetitionPenalty")[];
+  readonly unsupported: readonly ("minNewTokens" | "repetitionPenalty")[];
   /** The highest temperature that the API accepts. */
   readonly maxTemperature: number;
 

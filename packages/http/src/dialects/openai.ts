@@ -51,7 +51,7 @@ const shared = {
     keyVariable: "OPENAI_API_KEY",
   },
   limits: ["max_tokens", "max_completion_tokens"],
-  lacks: [],
+  unsupported: [],
   maxTemperature: Infinity,
   headers: (key: string | null): Record<string, string> =>
     key === null ? {} : { authorization: `Bearer ${key}` },

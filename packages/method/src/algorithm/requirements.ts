@@ -1,5 +1,5 @@
 import { UsageError } from "@astra-rl/base";
-import type { Beside, Misfit } from "../kinds/index.js";
+import type { OtherChoices, Inconsistency } from "../kinds/index.js";
 
 /** For algorithms that compare siblings: refuses a sampler of width 1. */
 export function requireSiblings(name: string, sampler: object): void {
@@ -8,7 +8,7 @@ export function requireSiblings(name: string, sampler: object): void {
 }
 
 /** As `requireSiblings`, for a configuration. */
-export function siblingsMissing(name: string, { sampler }: Beside): Misfit | null {
+export function siblingsMissing(name: string, { sampler }: OtherChoices): Inconsistency | null {
   const reason = widthProblem(name, sampler["width"]);
   return reason === null ? null : { path: ["sampler", "width"], message: reason };
 }
@@ -36,7 +36,7 @@ export function creditConflict(name: string, looksAhead = false): string | null 
 }
 
 /** As `creditConflict`, for a configuration. */
-export function creditMisfit(name: string, { credit }: Beside): Misfit | null {
+export function creditInconsistency(name: string, { credit }: OtherChoices): Inconsistency | null {
   const reason = creditConflict(name, credit?.looksAhead);
   return reason === null ? null : { path: ["credit", "type"], message: reason };
 }

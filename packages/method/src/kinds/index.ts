@@ -99,7 +99,7 @@ export type LoadableSystem = (abstract new (...values: never[]) => System) & {
 export type Role = keyof Made;
 
 /** Other choices of a configuration, with which a kind may be incompatible. */
-export interface Beside {
+export interface OtherChoices {
   /** The sampler's section. */
   sampler: Readonly<Record<string, unknown>>;
   /** null for a custom credit, which is created later. */
@@ -107,7 +107,7 @@ export interface Beside {
 }
 
 /** An incompatible choice: its path, and a message with the reason and the remedy. */
-export interface Misfit {
+export interface Inconsistency {
   path: readonly string[];
   message: string;
 }
@@ -131,7 +131,7 @@ export interface Kind<R extends Role = Role, S extends z.ZodObject = z.ZodObject
    */
   readonly schema: S | ((sections: Sections) => S);
   /** Called before any model loads. Absent: compatible with everything. */
-  check?(options: z.output<S>, beside: Beside): Misfit | null;
+  check?(options: z.output<S>, beside: OtherChoices): Inconsistency | null;
   /**
    * What an algorithm needs from its system, which is created first; or a function of its options. Default: nothing.
    */

@@ -1,6 +1,6 @@
 import { saveCausalLM, type CausalLM, type LoadedCausalLM } from "@astra-rl/lm";
 import type { Tensor } from "@astra-rl/torch";
-import { ModelShelf } from "./model-shelf.js";
+import { ModelCache } from "./model-cache.js";
 import { TesterWeights, versionOf } from "./tester-weights.js";
 
 /**
@@ -8,7 +8,7 @@ import { TesterWeights, versionOf } from "./tester-weights.js";
  * master computes in the inference dtype, or, until the first update, if a frozen model has the same weights.
  */
 export class FullWeights extends TesterWeights {
-  readonly #shelf: ModelShelf;
+  readonly #shelf: ModelCache;
   /** Frozen weights equal to the master's at `#copied`; the master itself if it computes in the inference dtype. */
   #speaking: CausalLM | null;
   #copy: CausalLM | null = null;
@@ -16,7 +16,7 @@ export class FullWeights extends TesterWeights {
   #copied: number;
 
   /** @param twin frozen weights equal to the master's; null if there are none */
-  constructor(shelf: ModelShelf, master: LoadedCausalLM, twin: CausalLM | null) {
+  constructor(shelf: ModelCache, master: LoadedCausalLM, twin: CausalLM | null) {
     super(master);
     this.#shelf = shelf;
     const { model } = master;
@@ -47,7 +47,7 @@ export class FullWeights extends TesterWeights {
 
   async restore(source: string): Promise<void> {
     const types = { device: this.model.device, inferenceDtype: "float32" } as const;
-    const shelf = await ModelShelf.open(types, { tester: [source] });
+    const shelf = await ModelCache.open(types, { tester: [source] });
     try {
       this.model.copyFrom((await shelf.frozen("tester")).model);
     } finally {

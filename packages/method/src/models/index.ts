@@ -12,13 +12,13 @@ export { requireLoaded, type Loads } from "./loads.js";
 export { LocalTester, type LocalTesterOptions } from "./local-tester.js";
 export { LoRAWeights, type LoRAOptions } from "./lora-weights.js";
 export {
-  ModelShelf,
+  ModelCache,
   type InferenceDType,
   type ModelRole,
   type ModelShelfOptions,
   type ModelSource,
   type ModelSources,
-} from "./model-shelf.js";
+} from "./model-cache.js";
 export {
   type GenerateOptions,
   type Model,

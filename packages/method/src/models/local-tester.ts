@@ -51,7 +51,7 @@ export class LocalTester extends LocalModel implements Tester {
     return this.weights.model.device;
   }
 
-  get tellsValues(): boolean {
+  get hasValues(): boolean {
     return this.valueHead !== null;
   }
 

@@ -93,7 +93,7 @@ export interface Tester extends Model {
   /** Device of its tables, and of all tables that are compared with them. */
   readonly device: Device;
   /** Whether it has a value head, so that `forward` can return values. */
-  readonly tellsValues: boolean;
+  readonly hasValues: boolean;
   /** The subset of `parameters()` that only the values depend on; an algorithm may give it a separate learning rate. */
   valueParameters(): Iterable<Tensor>;
   /**

@@ -4,7 +4,7 @@ import { attemptRows, checkPaired, type Assessment, type NodeKey, type RetryOpti
 import type { Reward } from "../reward/index.js";
 
 /** A turn to be judged. */
-export interface SaidTurn {
+export interface Turn {
   readonly context: Conversation;
   readonly probe: Message;
   readonly response: Message;
@@ -19,7 +19,7 @@ export function turnsOf(
   probes: readonly Message[],
   responses: readonly Message[],
   keys: readonly NodeKey[] | undefined,
-): SaidTurn[] {
+): Turn[] {
   checkPaired(where, contexts, probes);
   checkPaired(where, contexts, responses);
   return contexts.map((context, row) => {
@@ -32,7 +32,7 @@ interface AssessorParts {
   /** null: nothing is scored. */
   reward: Reward | null;
   /** By turn; null if no model provides likelihoods. */
-  likelihoods: (turns: readonly SaidTurn[]) => Promise<(Likelihood | null)[]>;
+  likelihoods: (turns: readonly Turn[]) => Promise<(Likelihood | null)[]>;
   retry: () => RetryOptions;
 }
 
@@ -43,7 +43,7 @@ export class TurnAssessor {
 
   constructor(readonly parts: AssessorParts) {}
 
-  async judge(turns: readonly SaidTurn[]): Promise<Assessment[]> {
+  async judge(turns: readonly Turn[]): Promise<Assessment[]> {
     const { reward } = this.parts;
     if (reward === null) return [];
     const known = new Map(turns.map((turn) => [turn, this.#judged.get(turn.after) ?? null]));
@@ -62,7 +62,7 @@ export class TurnAssessor {
    * @param rewardsOf may call `judge`
    */
   async assess(
-    turns: readonly SaidTurn[],
+    turns: readonly Turn[],
     rewardsOf: () => Promise<readonly Assessment[]>,
   ): Promise<Assessment[]> {
     for (const { after } of turns) this.#judged.set(after, null);
@@ -82,7 +82,7 @@ export class TurnAssessor {
 
 /** The reward of each turn by the reward's terms; failures are data. */
 async function assessTurns(
-  turns: readonly SaidTurn[],
+  turns: readonly Turn[],
   reward: Reward,
   { likelihoods, retry }: AssessorParts,
 ): Promise<Assessment[]> {

@@ -26,9 +26,9 @@ import {
 } from "../models/index.js";
 import { type Scorer } from "../scorer/index.js";
 import { paperReward, type Reward } from "../reward/index.js";
-import type { PromptOf, Returned } from "./returned.js";
+import type { PromptOf, MessageOrText } from "./message-or-text.js";
 import { ENTROPY_UNKNOWN, System, type SystemNeed } from "./system.js";
-import { lastProbe, TurnAssessor, turnsOf, type SaidTurn } from "./assess-turns.js";
+import { lastProbe, TurnAssessor, turnsOf, type Turn } from "./assess-turns.js";
 import { memberAt, membersOf, ModelPool } from "./model-pool.js";
 import { nextMessages } from "./model-calls.js";
 import { checkTokenizers, requirePart } from "./system-checks.js";
@@ -97,7 +97,7 @@ export class ASTSystem extends System {
   override async rolloutPromptWithTester(
     contexts: readonly Conversation[],
     keys: readonly NodeKey[] = nextKeys(contexts.length),
-  ): Promise<readonly Returned<Message>[]> {
+  ): Promise<readonly MessageOrText<Message>[]> {
     this.#part("tester", "rolloutPromptWithTester", contexts);
     return nextMessages(this.#voices.tester!, contexts, { keys });
   }
@@ -105,7 +105,7 @@ export class ASTSystem extends System {
   override async rolloutPromptWithTarget(
     prompts: readonly Conversation[],
     keys: readonly NodeKey[] = nextKeys(prompts.length),
-  ): Promise<readonly Returned<Message>[]> {
+  ): Promise<readonly MessageOrText<Message>[]> {
     this.#part("target", "rolloutPromptWithTarget", prompts);
     const target = this.#voices.target!;
     // The probe's log-probabilities come with the prefill, unless another model provides the likelihood.
@@ -176,14 +176,14 @@ export class ASTSystem extends System {
   }
 
   /** Whether `value` is available: the tester has a value head, or a subclass overrides it. */
-  get tellsValues(): boolean {
-    return this.parts.tester?.tellsValues === true || !this.#isOwn("value");
+  get hasValues(): boolean {
+    return this.parts.tester?.hasValues === true || !this.#isOwn("value");
   }
 
-  override lacks(need: SystemNeed): string | null {
+  override missingCapability(need: SystemNeed): string | null {
     const tellsOwn = !this.#isOwn("getTesterLogprobs", "getTesterLogprobsAndValidate");
     if (need === "entropy" && tellsOwn && this.#isOwn("getTesterOutput")) return ENTROPY_UNKNOWN;
-    if (need !== "baseline") return super.lacks(need);
+    if (need !== "baseline") return super.missingCapability(need);
     if (this.parts.baseline !== undefined) return null;
     if (!this.#isOwn("getBaselineLogprobs", "getBaselineLogprobsAndValidate")) return null;
     return "has none; load an HFASTSystem, give one in the parts of an ASTSystem, or override getBaselineLogprobs";
@@ -219,15 +219,15 @@ export class ASTSystem extends System {
     return this.#logprobs(this.#voices.target!, before, continuations, keys);
   }
 
-  override advance(context: Conversation, probe: Message, response: Message): Returned<Conversation> {
+  override advance(context: Conversation, probe: Message, response: Message): MessageOrText<Conversation> {
     return context.append(probe, response);
   }
 
-  override promptForTarget(context: Conversation, probe: Message): Returned<Conversation> {
+  override promptForTarget(context: Conversation, probe: Message): MessageOrText<Conversation> {
     return (this.#targetReads === "probe" ? NOTHING : context).append(probe);
   }
 
-  override emptyResponse(): Returned<Message> {
+  override emptyResponse(): MessageOrText<Message> {
     return new Message("target", "");
   }
 
@@ -373,7 +373,7 @@ export class ASTSystem extends System {
     return TokenTable.ofRows(rows, this.parts.tester?.device);
   }
 
-  async #likelihoods(turns: readonly SaidTurn[]): Promise<(Likelihood | null)[]> {
+  async #likelihoods(turns: readonly Turn[]): Promise<(Likelihood | null)[]> {
     if (!this.tellsLikelihood) return turns.map(() => null);
     const keys = turns.flatMap(({ key }) => key ?? []);
     const likelihoods = await this.likelihood(

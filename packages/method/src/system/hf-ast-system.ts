@@ -5,7 +5,7 @@ import {
   LoRAWeights,
   type Model,
   type ComputeTypes,
-  type ModelShelf,
+  type ModelCache,
   type ModelSource,
   type LocalTester,
   type LoRAOptions,
@@ -127,7 +127,7 @@ export class HFASTSystem extends ASTSystem {
 }
 
 async function trainedWeights(
-  shelf: ModelShelf,
+  shelf: ModelCache,
   { tester, lora, updateDtype = "auto" }: HFASTSystemOptions,
 ): Promise<TesterWeights> {
   if (lora === undefined) {
@@ -151,7 +151,7 @@ async function trainedWeights(
   return weights;
 }
 
-function makeValueHead(shelf: ModelShelf, { model }: TesterWeights): ValueHead {
+function makeValueHead(shelf: ModelCache, { model }: TesterWeights): ValueHead {
   const head = shelf.own(new ValueHead(model));
   const folder = shelf.folderOf("tester");
   if (folder !== null && ValueHead.isIn(folder)) head.restore(folder);

@@ -12,7 +12,7 @@ import { describeValue, UsageError, hasMethods, parseOptions } from "@astra-rl/b
 import { z } from "zod";
 import {
   disposing,
-  ModelShelf,
+  ModelCache,
   LocalTester,
   type Embedder,
   type Model,
@@ -142,7 +142,7 @@ export interface OwnParts {
 export async function loadHFSystem<S>(
   System: new (parts: never, options: ASTSystemOptions) => S,
   given: HFSystemOptions & { baseline?: ModelSource },
-  loadOwn: (shelf: ModelShelf) => Promise<OwnParts>,
+  loadOwn: (shelf: ModelCache) => Promise<OwnParts>,
 ): Promise<S> {
   const { tester, target, likelihood, date = new Date() } = given;
   const { otherTesters = [], otherTargets = [] } = given;
@@ -162,7 +162,7 @@ export async function loadHFSystem<S>(
       `${System.name}.load: ${name} is for checkpoints, but every ${role} is a model of another kind; leave it out`,
     );
   }
-  const shelf = await ModelShelf.open(given, sources);
+  const shelf = await ModelCache.open(given, sources);
   const shared = {
     cacheBudget: new CacheBudget(cacheBytes),
     onTruncate: log,

@@ -16,4 +16,4 @@ export {
   requireNeeds,
   type SystemNeed,
 } from "./system.js";
-export type { PromptOf, Returned } from "./returned.js";
+export type { PromptOf, MessageOrText } from "./message-or-text.js";

@@ -23,7 +23,7 @@ import {
 import { saidAt } from "../tree/draw.js";
 import type { TesterOutput, TesterWants, WorkCounters } from "../models/index.js";
 import { loadParameters, saveParameters } from "./parameters-file.js";
-import type { PromptOf, Returned } from "./returned.js";
+import type { PromptOf, MessageOrText } from "./message-or-text.js";
 
 /** Optional capabilities of a system that an algorithm may require. */
 export type SystemNeed = "baseline" | "values" | "entropy";
@@ -35,7 +35,7 @@ export type SystemNeed = "baseline" | "values" | "entropy";
  * missing gradient would not stop training but silently train something else.
  *
  * S is the type of states, A the type of probes. For language models these are Conversation and Message, responses are
- * Messages, and methods may return plain texts, which the `…AndValidate` variants convert (see `Returned`). For other
+ * Messages, and methods may return plain texts, which the `…AndValidate` variants convert (see `MessageOrText`). For other
  * systems a response is a state. `getState` returns the system's state between experiences, except weights.
  */
 export abstract class System<S = Conversation, A = Message> extends Stateless {
@@ -52,13 +52,13 @@ export abstract class System<S = Conversation, A = Message> extends Stateless {
   abstract rolloutPromptWithTester(
     contexts: readonly S[],
     keys?: readonly NodeKey[],
-  ): Promise<readonly Returned<A>[]>;
+  ): Promise<readonly MessageOrText<A>[]>;
 
   /** One response for each prompt made by `promptForTarget`. */
   abstract rolloutPromptWithTarget(
     prompts: readonly S[],
     keys?: readonly NodeKey[],
-  ): Promise<readonly Returned<ResponseOf<S>>[]>;
+  ): Promise<readonly MessageOrText<ResponseOf<S>>[]>;
 
   /** log P_tester of each continuation token after its context, with a gradient into `parameters()`. */
   abstract getTesterLogprobs(contexts: readonly S[], continuations: readonly A[]): Promise<TokenTable>;
@@ -113,10 +113,10 @@ export abstract class System<S = Conversation, A = Message> extends Stateless {
   ): Promise<number[]>;
 
   /** The state after a turn. */
-  abstract advance(context: S, probe: A, response: ResponseOf<S>): Returned<S>;
+  abstract advance(context: S, probe: A, response: ResponseOf<S>): MessageOrText<S>;
 
   /** The state that the target responds to. */
-  abstract promptForTarget(context: S, probe: A): Returned<S>;
+  abstract promptForTarget(context: S, probe: A): MessageOrText<S>;
 
   /** All trainable tensors, including a value head's. */
   abstract parameters(): Iterable<Tensor>;
@@ -127,7 +127,7 @@ export abstract class System<S = Conversation, A = Message> extends Stateless {
   }
 
   /** Why the system does not have a capability and what to do, as the end of a sentence; null if it has it. */
-  lacks(need: SystemNeed): string | null {
+  missingCapability(need: SystemNeed): string | null {
     if (need === "entropy") {
       return this.getTesterOutput === System.prototype.getTesterOutput ? ENTROPY_UNKNOWN : null;
     }
@@ -188,8 +188,8 @@ export abstract class System<S = Conversation, A = Message> extends Stateless {
   }
 
   /** Placeholder response for a failed target call. Systems whose states are not texts override it. */
-  emptyResponse(): Returned<ResponseOf<S>> {
-    return "" as Returned<ResponseOf<S>>;
+  emptyResponse(): MessageOrText<ResponseOf<S>> {
+    return "" as MessageOrText<ResponseOf<S>>;
   }
 
   /**
@@ -235,21 +235,21 @@ export abstract class System<S = Conversation, A = Message> extends Stateless {
   /** Result of `promptForTarget`, converted from text. */
   promptForTargetAndValidate(context: S, probe: A): S {
     const prompt = this.promptForTarget(context, probe);
-    if (!isTalk(context)) return prompt as S;
+    if (!isConversation(context)) return prompt as S;
     return conversationOf("System.promptForTarget", prompt, context, [probe as Message]) as S;
   }
 
   /** Result of `advance`, converted from text. */
   advanceAndValidate(context: S, probe: A, response: ResponseOf<S>): S {
     const next = this.advance(context, probe, response);
-    if (!isTalk(context)) return next as S;
+    if (!isConversation(context)) return next as S;
     return conversationOf("System.advance", next, context, [probe, response] as Message[]) as S;
   }
 
   /** Result of `emptyResponse`, converted from text. */
   emptyResponseAndValidate(context: S): ResponseOf<S> {
     const response = this.emptyResponse();
-    if (!isTalk(context)) return response as ResponseOf<S>;
+    if (!isConversation(context)) return response as ResponseOf<S>;
     return messageOf("System.emptyResponse", response, "target") as ResponseOf<S>;
   }
 
@@ -324,7 +324,7 @@ export abstract class System<S = Conversation, A = Message> extends Stateless {
       const said: readonly unknown[] = await this[method](states, keys);
       checkCount(where, said, states.length);
       return said.map((each, row) => {
-        return (isTalk(states[row]) ? messageOf(where, each, role, saidAt(keys[row])) : each) as T;
+        return (isConversation(states[row]) ? messageOf(where, each, role, saidAt(keys[row])) : each) as T;
       });
     });
   }
@@ -362,12 +362,12 @@ export abstract class ValueFunctionSystem<S = Conversation, A = Message> extends
 }
 
 /**
- * Whether a system has a value function: a method `value`, and `tellsValues` is not false.
- * Systems whose models may lack a value head use `tellsValues`.
+ * Whether a system has a value function: a method `value`, and `hasValues` is not false.
+ * Systems whose models may lack a value head use `hasValues`.
  */
 export function hasValues<S, A>(system: System<S, A>): system is ValueFunctionSystem<S, A> {
-  const { value, tellsValues = true } = system as { value?: unknown; tellsValues?: boolean };
-  return typeof value === "function" && tellsValues;
+  const { value, hasValues = true } = system as { value?: unknown; hasValues?: boolean };
+  return typeof value === "function" && hasValues;
 }
 
 /**
@@ -378,7 +378,7 @@ export function hasValues<S, A>(system: System<S, A>): system is ValueFunctionSy
  */
 export function requireNeeds<S, A>(system: System<S, A>, needs: readonly SystemNeed[], who: string): void {
   for (const need of needs) {
-    const reason = system.lacks(need);
+    const reason = system.missingCapability(need);
     if (reason !== null)
       throw new UsageError(`${who} needs ${NEEDED[need]}, but ${system.constructor.name} ${reason}`);
   }
@@ -390,7 +390,7 @@ const NEEDED = {
   entropy: "the entropy of the tester",
 };
 
-/** See `System.lacks`: reason for a system whose `getTesterOutput` returns no entropy. */
+/** See `System.missingCapability`: reason for a system whose `getTesterOutput` returns no entropy. */
 export const ENTROPY_UNKNOWN =
   "cannot compute it; set entropyCoefficient to 0, or give `entropy` in getTesterOutput";
 
@@ -398,4 +398,4 @@ export const ENTROPY_UNKNOWN =
 const trained = () => (isGradEnabled() ? true : null);
 
 /** Whether a state is a conversation, so that texts are converted. */
-const isTalk = (state: unknown): state is Conversation => state instanceof Conversation;
+const isConversation = (state: unknown): state is Conversation => state instanceof Conversation;

@@ -140,7 +140,7 @@ export class Node<S = Conversation, A = Message> implements TurnFields<S, A> {
   }
 
   /** The state that the probe was sampled from: `context`, unless an override gave the tester another one. */
-  get spokenAfter(): S {
+  get probeContext(): S {
     const { probe, context } = this;
     return probe instanceof Message && probe.sampled !== null ? (probe.sampled.after as S) : context;
   }

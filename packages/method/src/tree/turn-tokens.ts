@@ -25,7 +25,7 @@ export function tokensRecord(
   if (tester === null && target === null) return null;
   const record: TokensRecord = {};
   if (tester !== null && failure?.stage !== "tester") {
-    const { context: before } = tester.reading(node.spokenAfter, probe);
+    const { context: before } = tester.reading(node.probeContext, probe);
     record.tester = { context: [...before], ...said("probe", tester.idsOf(probe)) };
   }
   if (target !== null && failure?.stage !== "target" && failure?.stage !== "tester") {
@@ -58,9 +58,9 @@ function shading(target: Reader, ids: readonly number[], { likelihood }: Node) {
  * Whether an overridden method changed the turn: a message that no model sampled, or a context that does not follow
  * from the parent's turn.
  */
-export function isEdited({ context, probe, response, failure, spokenAfter }: Node): boolean {
+export function isEdited({ context, probe, response, failure, probeContext }: Node): boolean {
   if (failure?.stage === "tester") return !isGrown(context);
-  if (probe.sampled === null || spokenAfter !== context || !isGrown(context)) return true;
+  if (probe.sampled === null || probeContext !== context || !isGrown(context)) return true;
   if (failure?.stage === "target") return false;
   return response.sampled === null || !isAsked(response.sampled.after, context, probe);
 }

@@ -66,5 +66,5 @@ it("a text system that overrides its tester's log-probabilities has no entropy",
     }
   }
   const own = new Own(new KeywordScorer([{ term: "bad" }]));
-  expect(own.lacks("entropy")).toMatch(/cannot compute it/u);
+  expect(own.missingCapability("entropy")).toMatch(/cannot compute it/u);
 });

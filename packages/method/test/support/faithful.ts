@@ -59,7 +59,7 @@ type Asked = "getTesterLogprobs" | "getBaselineLogprobs" | "getTargetLogprobs";
 
 /** Contexts and probes of nodes, as algorithms ask about them. */
 export const pairsOf = (nodes: readonly Node[]) =>
-  [nodes.map(({ spokenAfter }) => spokenAfter), nodes.map(({ probe }) => probe)] as const;
+  [nodes.map(({ probeContext }) => probeContext), nodes.map(({ probe }) => probe)] as const;
 
 /** A method's results for the probes of nodes. */
 export async function logprobsOf(

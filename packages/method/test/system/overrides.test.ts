@@ -9,7 +9,12 @@ import { KeywordScorer } from "@astra-rl/scorers";
 import type { MetricsRecord, TokensRecord } from "@astra-rl/records";
 import { DPO } from "../../src/algorithm/preference/index.js";
 import { TokenTable, type Graph, type Node, type NodeKey } from "../../src/tree/index.js";
-import { HFASTSystem, type Returned, type System, type HFASTSystemOptions } from "../../src/system/index.js";
+import {
+  HFASTSystem,
+  type MessageOrText,
+  type System,
+  type HFASTSystemOptions,
+} from "../../src/system/index.js";
 import { ASTSampler } from "../../src/sampler/index.js";
 import { HFASTConfiguration, HFASTTrainer, Trainer } from "../../src/training/index.js";
 import { ActorCritic } from "../support/actor-critic.js";
@@ -415,7 +420,7 @@ describe("overriding HFASTSystem", () => {
 });
 
 describe("overrides that call super in their own way", () => {
-  const textOf = (said: Returned<Message>) => String(said);
+  const textOf = (said: MessageOrText<Message>) => String(said);
 
   it("calling it twice with different draws gives two candidates; the returned one keeps its ids", async () => {
     const drawn: string[][] = [];
@@ -464,7 +469,7 @@ describe("overrides that call super in their own way", () => {
   it("calling it row by row, or in another order, gives the same graph", async () => {
     class RowByRow extends HFASTSystem {
       override async rolloutPromptWithTester(contexts: readonly Conversation[], keys: readonly NodeKey[]) {
-        const said: Returned<Message>[] = [];
+        const said: MessageOrText<Message>[] = [];
         for (const [row, context] of contexts.entries())
           said.push((await super.rolloutPromptWithTester([context], [keys[row]!]))[0]!);
         return said;

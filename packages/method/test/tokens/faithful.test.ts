@@ -4,7 +4,7 @@ import { liveTensors } from "@astra-rl/torch";
 import { describe, expect, it } from "vitest";
 import { KeywordScorer } from "@astra-rl/scorers";
 import type { Graph, Node, NodeKey } from "../../src/tree/index.js";
-import { HFASTSystem, type Returned, type HFASTSystemOptions } from "../../src/system/index.js";
+import { HFASTSystem, type MessageOrText, type HFASTSystemOptions } from "../../src/system/index.js";
 import { ASTSampler } from "../../src/sampler/index.js";
 import { expectClose, keptOf, logprobsOf, recomputed, tokensOf } from "../support/faithful.js";
 
@@ -51,9 +51,9 @@ class WholeCharacters extends HFASTSystem {
 
   async #untilWhole(
     keys: readonly NodeKey[],
-    speak: (draws: readonly NodeKey[], rows: readonly number[]) => Promise<readonly Returned<Message>[]>,
-  ): Promise<Returned<Message>[]> {
-    const said: Returned<Message>[] = [];
+    speak: (draws: readonly NodeKey[], rows: readonly number[]) => Promise<readonly MessageOrText<Message>[]>,
+  ): Promise<MessageOrText<Message>[]> {
+    const said: MessageOrText<Message>[] = [];
     let waiting = keys.map((_, row) => row);
     for (let draw = 0; waiting.length > 0; draw += 1) {
       const texts = await speak(

@@ -124,7 +124,7 @@ describe("Node", () => {
   it("returns the context that its probe was sampled from", () => {
     const [context, other] = [Conversation.of("c"), Conversation.of("other")];
     const item = new Node({ ...fieldsOf({ context: "", probe: "p", response: "r", reward: 0 }), context });
-    expect(item.spokenAfter).toBe(context);
+    expect(item.probeContext).toBe(context);
     const sampled = {
       by: "t",
       tokens: "",
@@ -135,8 +135,8 @@ describe("Node", () => {
       after: other,
     } as const;
     item.probe = new Message("tester", "p", sampled);
-    expect(item.spokenAfter).toBe(other);
-    expect(node("a").spokenAfter).toBe("c");
+    expect(item.probeContext).toBe(other);
+    expect(node("a").probeContext).toBe("c");
   });
 
   it("reports whether it failed", () => {

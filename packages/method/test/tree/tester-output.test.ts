@@ -167,7 +167,7 @@ describe("the requirements of an algorithm", () => {
         return Promise.resolve(TokenTable.ofRows([]));
       }
     }
-    expect(new Own({}).lacks("baseline")).toBeNull();
+    expect(new Own({}).missingCapability("baseline")).toBeNull();
   });
 
   it("values can come from an override if no model has a head", () => {

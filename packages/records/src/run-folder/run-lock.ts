@@ -32,7 +32,7 @@ interface Holder {
 }
 
 /** An unreadable lock younger than this may still be being written. Milliseconds. */
-const IN_THE_MAKING = 10_000;
+const CREATION_GRACE_MS = 10_000;
 
 /** How often a holder renews its lease, and how long after the last renewal it counts as dead. Milliseconds. */
 const RENEWED_EVERY = 5_000;
@@ -302,7 +302,7 @@ function requireFile(path: string): void {
 
 function isYoung(path: string): boolean {
   const stats = statSync(path, { throwIfNoEntry: false });
-  return stats !== undefined && Date.now() - stats.mtimeMs < IN_THE_MAKING;
+  return stats !== undefined && Date.now() - stats.mtimeMs < CREATION_GRACE_MS;
 }
 
 /** Whether the holder of a lock is alive. */

@@ -3,7 +3,7 @@ import { basename, extname, join, resolve } from "node:path";
 import { StringDecoder } from "node:string_decoder";
 import { checkRegular, requireRegularFiles, UsageError } from "@astra-rl/base";
 import { parse } from "yaml";
-import { compareEvaluations, unlikeness } from "@astra-rl/analysis";
+import { compareEvaluations, differencesInSetup } from "@astra-rl/analysis";
 import {
   doubtsOfTraining,
   parseEvaluationLine,
@@ -159,7 +159,7 @@ function comparisonOf(evaluations: readonly ReportEvaluation[]): ReportRecord["c
   // Evaluations during training do not record their settings: those of one run have the same.
   const isLike = (each: ReportEvaluation) =>
     (each.measured !== null || last.measured !== null || each.run === last.run) &&
-    unlikeness(each, last).length === 0;
+    differencesInSetup(each, last).length === 0;
   const earlier = evaluations.slice(0, after);
   // Of several runs, the last one's own "before" comes first.
   const own = earlier.findIndex((each) => isLike(each) && last.run !== undefined && each.run === last.run);

@@ -3,7 +3,7 @@ import type { Message, Conversation } from "@astra-rl/lm";
 import { parseOptions } from "@astra-rl/base";
 import { defineKind } from "../../kinds/index.js";
 import type { System } from "../../system/index.js";
-import { creditMisfit } from "../requirements.js";
+import { creditInconsistency } from "../requirements.js";
 import { logProbabilityLoss } from "../losses/index.js";
 import { ValueAdvantage } from "./advantages.js";
 import { PolicyGradient } from "./policy-gradient.js";
@@ -63,7 +63,7 @@ export const a2cKind = defineKind({
   name: "a2c",
   summary: "Advantage actor-critic, with a value function",
   schema: options,
-  check: (_, beside) => creditMisfit("A2C", beside),
+  check: (_, beside) => creditInconsistency("A2C", beside),
   needs: (chosen) => ["values", ...baselineNeeds(withUsualKL(chosen))],
   make: (chosen, { system }) => new A2C(system, chosen),
 });

@@ -182,7 +182,7 @@ export class PolicyGradient<S = Conversation, A = Message> extends Algorithm<
   override collate(branches: readonly PolicyBranch<S, A>[]): PolicyBatch<S, A> {
     const turns = branches.flatMap((branch) => branch.turns);
     return {
-      contexts: turns.map(({ node }) => node.spokenAfter),
+      contexts: turns.map(({ node }) => node.probeContext),
       probes: turns.map(({ node }) => node.probe),
       nodes: turns.map(({ node }) => node),
       prepared: turns.map(({ prepared }) => prepared),

@@ -3,7 +3,7 @@ import type { Message, Conversation } from "@astra-rl/lm";
 import { parseOptions } from "@astra-rl/base";
 import { defineKind } from "../../kinds/index.js";
 import type { System } from "../../system/index.js";
-import { creditMisfit } from "../requirements.js";
+import { creditInconsistency } from "../requirements.js";
 import { clippedSurrogateLoss } from "../losses/index.js";
 import { ValueAdvantage } from "./advantages.js";
 import { PolicyGradient } from "./policy-gradient.js";
@@ -98,7 +98,7 @@ export const ppoKind = defineKind({
   name: "ppo",
   summary: "Proximal policy optimization, with a value function",
   schema: kindOptions,
-  check: (_, beside) => creditMisfit("PPO", beside),
+  check: (_, beside) => creditInconsistency("PPO", beside),
   needs: (chosen) => ["values", ...baselineNeeds(withUsualKL(chosen))],
   make: (chosen, { system }) => new PPO(system, chosen),
 });

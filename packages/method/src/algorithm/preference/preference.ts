@@ -115,11 +115,13 @@ export class Preference<S = Conversation, A = Message> extends Algorithm<
       isIdentical(chosen, rejected)
         ? []
         : {
-            context: chosen.spokenAfter,
+            context: chosen.probeContext,
             chosen: chosen.probe,
             rejected: rejected.probe,
             creditGap: credit.get(chosen)! - credit.get(rejected)!,
-            ...(rejected.spokenAfter === chosen.spokenAfter ? {} : { rejectedContext: rejected.spokenAfter }),
+            ...(rejected.probeContext === chosen.probeContext
+              ? {}
+              : { rejectedContext: rejected.probeContext }),
           },
     );
   }

@@ -68,7 +68,7 @@ function devicesOf(options: ModelShelfOptions): Readonly<Record<ModelRole, Devic
 }
 
 /** Loads each checkpoint once for all its roles, and frees what it loaded. */
-export class ModelShelf {
+export class ModelCache {
   readonly #sources: ModelSources;
   /** Source of the tokenizer for checkpoints without one, by checkpoint identity. */
   readonly #tokenizers: ReadonlyMap<Identity, string>;
@@ -91,7 +91,7 @@ export class ModelShelf {
   }
 
   /** @param sources the checkpoints, fetched if on the hub; "auto" dtypes depend on their size */
-  static async open(options: ModelShelfOptions, sources: ModelSources): Promise<ModelShelf> {
+  static async open(options: ModelShelfOptions, sources: ModelSources): Promise<ModelCache> {
     const { inferenceDtype = "auto", testerTokenizer, targetTokenizer } = options;
     const { updateDtype = inferenceDtype } = options;
     const devices = devicesOf(options);
@@ -116,7 +116,7 @@ export class ModelShelf {
     const fastest = fastestTypes(engineInformation(), devices.tester, Math.max(...sizes));
     const rollouts = inferenceDtype === "auto" ? fastest.rollouts : inferenceDtype;
     const updates = updateDtype === "auto" ? fastest.updates : updateDtype;
-    return new ModelShelf(devices, rollouts, updates, local, tokenizers, find);
+    return new ModelCache(devices, rollouts, updates, local, tokenizers, find);
   }
 
   /** Local folder of a role's checkpoint; null for one that was passed already loaded. */
