@@ -52,5 +52,5 @@ export function presetConfiguration(name: string, { folder, schema, models, scor
 /** The path of a file relative to `folder`. It begins with a dot, so that it is never taken for a hub model. */
 export function relativePath(folder: string, path: string): string {
   const way = relative(folder, resolve(path)).split(sep).join("/");
-  return way.startsWith(".") ? way : `../../../astra-rl/src/configuration/${way}`;
+  return way.startsWith(".") ? way : `./${way}`;
 }

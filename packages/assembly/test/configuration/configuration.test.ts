@@ -1,3 +1,5 @@
+// The kinds of contrib are registered by astra-rl.
+import "../../../astra-rl/src/kinds.js";
 import { execFileSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
