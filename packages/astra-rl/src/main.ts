@@ -62,6 +62,14 @@ export const COMMANDS: readonly ((streams: Streams) => CommandUnknownOpts)[] = [
   setupCommand,
 ];
 
+/** Commands of `@astra-rl/contrib`. */
+const EXPERIMENTAL: ReadonlySet<(typeof COMMANDS)[number]> = new Set([
+  auditCommand,
+  cardCommand,
+  replayCommand,
+  hardenCommand,
+]);
+
 /**
  * Runs one command line; never throws.
  *
@@ -80,7 +88,13 @@ async function run(args: readonly string[], streams: Streams): Promise<number> {
     .version(packageVersion)
     .showSuggestionAfterError()
     .configureHelp({ sortSubcommands: false });
-  for (const create of COMMANDS) program.addCommand(create(streams));
+  const experimental: string[] = [];
+  for (const create of COMMANDS) {
+    const command = create(streams);
+    program.addCommand(command);
+    if (EXPERIMENTAL.has(create)) experimental.push(command.name());
+  }
+  program.addHelpText("after", `\nExperimental: ${experimental.join(", ")}; train --seeds and --grid.`);
   program.addCommand(completionCommand(streams, () => program.commands));
   for (const command of [program, ...program.commands]) {
     command.exitOverride().configureOutput({
