@@ -1,6 +1,6 @@
 /**
- * A strategy for promptfoo's red-team tests: each of them is played by a trained tester, over several turns, instead of being
- * sent as it is.
+ * A strategy for promptfoo's red-team tests: a trained tester runs each of them over several turns, instead of
+ * sending it unchanged.
  *
  *     redteam:
  *       strategies:

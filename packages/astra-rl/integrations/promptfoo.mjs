@@ -7,8 +7,8 @@
  *           id: file://node_modules/astra-rl/integrations/promptfoo.mjs
  *           config: { baseURL: http://127.0.0.1:8000/v1, model: best, turns: 3 }
  *
- * The prompt of the test begins the conversation. The output has all answers of the target, so that an assertion finds harm in
- * whichever turn it came; `metadata.messages` has the whole conversation.
+ * The prompt of the test begins the conversation. The output contains all answers of the target, so that an assertion finds harm in
+ * any turn; `metadata.messages` has the whole conversation.
  *
  * config: baseURL, model (required); turns (3); maxTokens, temperature, topP, topK and seed of the tester, by default as the
  * server has them; tokenEnv, the environment variable with the server's token.
@@ -62,7 +62,7 @@ export default class AstraProvider {
       probes.push(said.text);
       const messages = messagesOf(prompt, probes, answers);
       const answer = await target.callApi(JSON.stringify(messages), context, options);
-      // What was found before stays in the metadata.
+      // Earlier results stay in the metadata.
       if (answer.error !== undefined) return { error: answer.error, metadata: { messages } };
       if ((answer.output ?? null) === null)
         return { error: "the target gave no output", metadata: { messages } };
@@ -79,7 +79,7 @@ export default class AstraProvider {
       messages.push({ role: "assistant", content: probe }, { role: "user", content: answers[turn] });
     });
     const body = { model, messages, max_tokens: maxTokens, temperature, top_p: topP, top_k: topK };
-    // The same tester says something else in each turn.
+    // The tester needs a different seed in each turn.
     if (seed !== undefined) body.seed = seed + probes.length;
     const token = tokenEnv === undefined ? undefined : process.env[tokenEnv];
     const response = await fetch(`${baseURL.replace(/\/+$/u, "")}/chat/completions`, {
@@ -94,7 +94,7 @@ export default class AstraProvider {
     if (!response.ok) return { error: `astra-rl serve: ${answer.error?.message ?? response.status}` };
     const [choice] = answer.choices ?? [];
     const text = choice?.message?.content;
-    // Anything else is no message, such as a generation that failed.
+    // Anything else is not a message, such as a generation that failed.
     if (typeof text === "string" && ["stop", "length"].includes(choice.finish_reason)) return { text };
     return { error: `astra-rl serve: no answer, finish_reason ${choice?.finish_reason}` };
   }

@@ -62,7 +62,7 @@ export async function probeServers(system: System): Promise<ServerFindings> {
     }
     if (repeats === null && !model.isGreedy) {
       warn(
-        "gave the same answer to different seeds: it may decode greedily, whatever the temperature (transformers serve does, " +
+        "gave the same answer to different seeds: it may decode greedily at any temperature (transformers serve does, " +
           "unless the checkpoint's generation_config.json has do_sample: true), so that every episode gets " +
           "the same answer",
       );

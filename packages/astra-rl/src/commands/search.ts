@@ -139,7 +139,7 @@ async function searchFrom(
       );
     }
     if (search.max_nll === null && maxNll === undefined) {
-      output.note("No model computes the likelihood of probes, so the search does not bound it");
+      output.note("No model computes the likelihood of probes, so the search runs without a bound");
     }
     const texts = search.probes.map(({ probe }) => probe);
     tester.say(takingTurns(texts, { prompts: prompts.length, rollouts, depth: depthOf(configuration) }));

@@ -68,7 +68,7 @@ test("an environment without language models is trained, resumed, rolled out, ev
   const run = join(folder, "run");
   const trained = await runCommand("train", file, "--run-dir", run, "--quiet");
   // The only warning is about weights that other tools cannot load.
-  const warning = /^training: checkpoints contain only the parameters\(\) of Letters; [^\n]*\n$/u;
+  const warning = /^training: checkpoints contain only the parameters\(\) of Letters, [^\n]*\n$/u;
   expect(trained.err).toMatch(warning);
   expect(trained.code).toBe(0);
   const steps = parseMetricsLines(readFileSync(join(run, "metrics.jsonl"), "utf8"));

@@ -257,7 +257,7 @@ describe("the record of a search", () => {
 describe("an impossible search is refused with the reason", () => {
   it.each([
     [["--queries", "20", "--probes", "16"], "20 queries are too few"],
-    [["--max-nll", "1.001"], "is within 1.00 nats a token, the likeliest has 1."],
+    [["--max-nll", "1.001"], "is within 1.00 nats a token, the most likely one has 1."],
     [["--max-nll", "0"], "above 0"],
     [["--max-nll", "much"], "above 0"],
     [["--probes", "0"], "--probes"],

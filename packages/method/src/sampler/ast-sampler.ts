@@ -72,8 +72,8 @@ export function checkTreeSize(
   const turns = turnsOfTree(width, depth, keep);
   if (turns <= maxTurns) return;
   const message =
-    `gives, with width ${width}, trees of ${howMany(turns)} turns, but sampler.maxTurns allows ` +
-    `${howMany(maxTurns)}`;
+    `gives, with width ${width}, trees of ${howMany(turns)} turns, but sampler.maxTurns ` +
+    `allows ${howMany(maxTurns)}`;
   context.addIssue({ code: "custom", path: ["depth"], message: `${depth} ${message}` });
 }
 

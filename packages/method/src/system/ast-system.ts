@@ -278,8 +278,8 @@ export class ASTSystem extends System {
     return assessments.map(({ reward, failure }, row) => {
       if (failure === null) return reward;
       throw new RecordedFailure(
-        `${this.constructor.name}.reward: turn ${row} could not be scored after ${failure.attempts} attempts: ` +
-          `${failure.message}`,
+        `${this.constructor.name}.reward: turn ${row} could not be scored after ${failure.attempts} ` +
+          `attempts: ${failure.message}`,
         failure,
       );
     });

@@ -31,8 +31,8 @@ export function requireMemoryForUpdates(optimizer: Optimizer): void {
   throw new OutOfMemoryError(
     `training: gradients and the state of ${optimizer.name} need ${bytes(needed)} in addition to the loaded ` +
       `weights, but only ` +
-      `${bytes(memory.available)} of the ${bytes(memory.limit)} of ${memory.of} are available; to use less, ` +
-      `${MEMORY_ADVICE.training}`,
+      `${bytes(memory.available)} of the ${bytes(memory.limit)} of ${memory.of} are available; ` +
+      `to use less, ${MEMORY_ADVICE.training}`,
   );
 }
 

@@ -305,7 +305,7 @@ The texts are harmful by intention. They are for testing and mending models.
 `;
 }
 
-/** Code in Markdown, whatever the text has. */
+/** Code in Markdown, for any text. */
 const code = (text: string): string => `\`${text.replace(/[`\r\n|<>]/gu, " ").slice(0, 120)}\``;
 
 export type ExportFormatName = keyof typeof EXPORT_FORMATS;

@@ -34,7 +34,7 @@ export interface Change {
  * How a figure of two windows is compared:
  *
  * - "share": a mean over conversations of values from 0 to 1. Its variance is at most p · (1 − p) / n for n conversations,
- *   whatever is correlated within one, so windows may be as short as their conversations allow.
+ *   for any correlation within one, so windows may be as short as their conversations allow.
  * - "mean": any other mean; its variance is estimated from the steps of the windows, for a correlation within a step.
  * - "distance": from the first step, in which nothing has been learned yet: the nearest to it of the last steps.
  */
