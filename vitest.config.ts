@@ -9,7 +9,7 @@ import { emulatedTiles, hasInstructionSet } from "./scripts/emulated-tiles.mjs";
 const source = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 
 /** Where the source of each of our packages is: the same as for the compiler. */
-const { config } = ts.readConfigFile(source("tsconfig.check.json"), ts.sys.readFile);
+const { config } = ts.readConfigFile(source("tsconfig.check.json"), (path) => readFileSync(path, "utf8"));
 const { paths } = (config as { compilerOptions: { paths: Record<string, [string]> } }).compilerOptions;
 
 const folders = [

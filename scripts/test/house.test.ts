@@ -14,9 +14,12 @@ interface Description {
   devDependencies?: Record<string, string>;
 }
 
-const readJson = <T>(path: string) => JSON.parse(readFileSync(join(root, path), "utf8")) as T;
-const folders = readJson<{ workspaces: string[] }>("package.json").workspaces;
-const packages = folders.map((folder) => ({ folder, ...readJson<Description>(`${folder}/package.json`) }));
+const readJson = (path: string): unknown => JSON.parse(readFileSync(join(root, path), "utf8"));
+const folders = (readJson("package.json") as { workspaces: string[] }).workspaces;
+const packages = folders.map((folder) => ({
+  folder,
+  ...(readJson(`${folder}/package.json`) as Description),
+}));
 
 const filesBelow = (folder: string): string[] =>
   readdirSync(join(root, folder)).flatMap((name) => {
@@ -40,7 +43,7 @@ const packageOf = (specifier: string) =>
     .slice(0, specifier.startsWith("@") ? 2 : 1)
     .join("/");
 
-describe.each(packages)("the package $name", ({ folder, name, dependencies = {}, ...rest }) => {
+describe.each(packages)("the package $name", ({ folder, dependencies = {}, ...rest }) => {
   test("imports what its package.json declares, and nothing else of npm", () => {
     const imported = new Set(
       sources(folder)
@@ -73,7 +76,9 @@ describe.each(packages)("the package $name", ({ folder, name, dependencies = {},
   });
 
   test.runIf(rest.private !== true)("is compiled with references to what it depends on", () => {
-    const { references } = readJson<{ references: { path: string }[] }>(`${folder}/tsconfig.json`);
+    const { references } = readJson(`${folder}/tsconfig.json`) as {
+      references: { path: string }[];
+    };
     const ours = Object.keys(dependencies).filter((each) => packages.some((other) => other.name === each));
     expect(
       references.map(({ path }) => packages.find((each) => each.folder === join(folder, path))?.name),

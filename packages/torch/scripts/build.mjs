@@ -204,10 +204,13 @@ export async function build({
   const compiler = process.env.CXX ?? "g++";
   // Not part of the fingerprint: where they lie does not matter, Node-API is stable, and our own headers are hashed.
   const pathFlags = [
-    ...["-isystem", headers],
+    "-isystem",
+    headers,
     // After libtorch's folders, so that Gloo's own headers are taken where there are some.
-    ...["-isystem", join(sourceFolders[0], "gloo-declarations")],
-    ...["-iquote", sourceFolders[0]],
+    "-isystem",
+    join(sourceFolders[0], "gloo-declarations"),
+    "-iquote",
+    sourceFolders[0],
   ];
   const hasCuda = existsSync(join(layout.libraryFolder, "libtorch_cuda.so"));
   const flags = [

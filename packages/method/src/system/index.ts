@@ -8,12 +8,6 @@ export {
 export { DEFAULT_SAMPLING, type GenerationOptions, type HFSystemOptions } from "./hf-parts.js";
 export { ModelPool } from "./model-pool.js";
 export { TARGET_READS, type ASTSystemOptions, type SystemParts, type TargetReads } from "./system-parts.js";
-export {
-  ENTROPY_UNKNOWN,
-  System,
-  ValueFunctionSystem,
-  hasValues,
-  requireNeeds,
-  type SystemNeed,
-} from "./system.js";
+export { ENTROPY_UNKNOWN, System, ValueFunctionSystem, hasValues, type SystemNeed } from "./system.js";
 export type { PromptOf, MessageOrText } from "./message-or-text.js";
+export { requireNeeds } from "./require-needs.js";

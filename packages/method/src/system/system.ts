@@ -1,6 +1,5 @@
 import { Conversation, conversationOf, messageOf, type Message } from "@astra-rl/lm";
 import { isGradEnabled, type Tensor } from "@astra-rl/torch";
-import { UsageError } from "@astra-rl/base";
 import {
   checkCount,
   checkPaired,
@@ -24,6 +23,7 @@ import { saidAt } from "../tree/draw.js";
 import type { TesterOutput, TesterWants, WorkCounters } from "../models/index.js";
 import { loadParameters, saveParameters } from "./parameters-file.js";
 import type { PromptOf, MessageOrText } from "./message-or-text.js";
+import { requireNeeds } from "./require-needs.js";
 
 /** Optional capabilities of a system that an algorithm may require. */
 export type SystemNeed = "baseline" | "values" | "entropy";
@@ -369,26 +369,6 @@ export function hasValues<S, A>(system: System<S, A>): system is ValueFunctionSy
   const { value, hasValues = true } = system as { value?: unknown; hasValues?: boolean };
   return typeof value === "function" && hasValues;
 }
-
-/**
- * Refuses a system without the required capabilities.
- *
- * @param who requires them; begins the message
- * @throws UsageError with the reason and what to do
- */
-export function requireNeeds<S, A>(system: System<S, A>, needs: readonly SystemNeed[], who: string): void {
-  for (const need of needs) {
-    const reason = system.missingCapability(need);
-    if (reason !== null)
-      throw new UsageError(`${who} needs ${NEEDED[need]}, but ${system.constructor.name} ${reason}`);
-  }
-}
-
-const NEEDED = {
-  baseline: "a baseline",
-  values: "a system that provides values",
-  entropy: "the entropy of the tester",
-};
 
 /** See `System.missingCapability`: reason for a system whose `getTesterOutput` returns no entropy. */
 export const ENTROPY_UNKNOWN =
