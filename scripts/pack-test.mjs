@@ -12,7 +12,7 @@
  * The packages that ours depend on come from npm's cache or the registry.
  */
 import { spawnSync } from "node:child_process";
-import { cpSync, existsSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -24,6 +24,15 @@ const readJson = (...parts) => JSON.parse(readFileSync(join(root, ...parts), "ut
 const PACKAGES = readJson("package.json")
   .workspaces.filter((path) => !readJson(path, "package.json").private)
   .map((path) => basename(path));
+/** Those that do not depend on the engine. */
+const ENGINE_FREE = PACKAGES.filter(isWithoutEngine);
+function isWithoutEngine(name) {
+  if (name === "torch") return false;
+  const { dependencies = {} } = readJson("packages", name, "package.json");
+  return Object.keys(dependencies)
+    .filter((each) => each.startsWith("@astra-rl/"))
+    .every((each) => isWithoutEngine(each.slice("@astra-rl/".length)));
+}
 const cold = process.argv.includes("--cold");
 const project = mkdtempSync(join(tmpdir(), "astra-rl-packed-"));
 const started = Date.now();
@@ -82,6 +91,41 @@ try {
     }
   }
   say("publint and attw find nothing");
+
+  // Records, analysis and reports in a folder where the engine does not exist.
+  const alone = join(project, "alone");
+  mkdirSync(alone);
+  writeFileSync(join(alone, "package.json"), '{ "name": "alone", "private": true, "type": "module" }\n');
+  const withoutEngine = PACKAGES.flatMap((name, at) => (ENGINE_FREE.includes(name) ? [tarballs[at]] : []));
+  run(
+    alone,
+    npm,
+    "install",
+    "--prefer-offline",
+    "--no-audit",
+    "--no-fund",
+    "--ignore-scripts",
+    ...withoutEngine,
+  );
+  check(!existsSync(join(alone, "node_modules/@astra-rl/torch")), "reports ask for the engine");
+  writeFileSync(
+    join(alone, "program.ts"),
+    `import { compareEvaluations, summarize } from "@astra-rl/analysis";
+import { wilsonInterval } from "@astra-rl/analysis/statistics";
+import { FIGURES, parseEvaluationRecord } from "@astra-rl/records";
+import { markdownReport, readReport } from "@astra-rl/report";
+import { exportAttacks } from "@astra-rl/report/export";
+import { view } from "@astra-rl/report/view";
+
+export const all = [compareEvaluations, summarize, FIGURES, parseEvaluationRecord, markdownReport, readReport, exportAttacks, view];
+const { lower, upper }: { lower: number; upper: number } = wilsonInterval(3, 10);
+if (!(lower < 0.3 && upper > 0.3)) throw new Error("the interval leaves its estimate out");
+`,
+  );
+  const strictly = ["--strict", "--module", "nodenext", "--target", "es2023", "program.ts"];
+  run(alone, process.execPath, join(root, "node_modules/typescript/bin/tsc"), ...strictly);
+  run(alone, process.execPath, "program.js");
+  say("records, analysis and reports work without the engine");
 
   writeFileSync(join(project, "package.json"), '{ "name": "packed", "private": true, "type": "module" }\n');
   const types = ["typescript", "@types/node"].map(

@@ -1,3 +1,5 @@
+// Declarations use the types of Node, which a program may compile without.
+/// <reference types="node" preserve="true" />
 /**
  * What every package shares: errors, keyed random numbers, options, files, texts and addresses. It must not know models, runs or
  * records.
