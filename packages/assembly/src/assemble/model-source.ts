@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { DEFAULT_TYPES, EMBEDDED } from "../configuration/index.js";
 
-// The same relative path from src/assembly and dist/assembly.
+// The same relative path from src/assemble and dist/assemble.
 const WORLD = new URL("../../world/", import.meta.url);
 
 /**

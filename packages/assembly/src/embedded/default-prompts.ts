@@ -7,7 +7,7 @@ import { promptText, readPromptFile } from "../datasets/index.js";
 export const PROMPT_SPLITS = ["train", "dev", "test"] as const;
 export type PromptSplit = (typeof PROMPT_SPLITS)[number];
 
-// The same relative path from src/datasets and dist/datasets.
+// The same relative path from src/embedded and dist/embedded.
 const FOLDER = fileURLToPath(new URL("../../world/prompts/", import.meta.url));
 
 /**

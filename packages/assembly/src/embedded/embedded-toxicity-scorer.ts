@@ -3,7 +3,7 @@ import { z } from "zod";
 import { defineKind, type Loads } from "@astra-rl/method";
 import { LearnedScorer, type LearnedScorerConfiguration, type LearnedScorerWeights } from "@astra-rl/scorers";
 
-// The relative path is the same from src/scorer and from dist/scorer.
+// The relative path is the same from src/embedded and from dist/embedded.
 const FOLDER = fileURLToPath(new URL("../../world/scorer/", import.meta.url));
 
 /** Known limits, shown to users of this scorer; a test checks the figures. */

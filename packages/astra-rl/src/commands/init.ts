@@ -17,7 +17,7 @@ import { noteHubModel, createOutput, type Output, type Streams } from "@astra-rl
 import { type KindSection } from "@astra-rl/method";
 import { askForScorer, chosenScorer, isComplete, OFFERED_SCORERS } from "../scorer-choice.js";
 
-// The same relative path from src/cli and dist/cli.
+// The same relative path from src/commands and dist/commands.
 const SCHEMA = fileURLToPath(new URL("../../configuration.schema.json", import.meta.url));
 
 /** `astra-rl init [FILE]`: writes a configuration with every key, explained. */
