@@ -143,7 +143,7 @@ describe("groups of parameters", () => {
       expect(refusal([{ parameters: [a!] }, { parameters: [a!] }])).toContain(
         '"0" and "1" are the same tensor',
       );
-      expect(refusal([{ parameters: [a!], momentum: 1 }])).toContain('no option "momentum"');
+      expect(refusal([{ parameters: [a!], momentum: 1 }])).toContain('unknown option "momentum"');
       expect(refusal([{ parameters: [a!], learningRate: -1 }])).toContain(
         "learningRate: must be a finite number ≥ 0",
       );

@@ -117,7 +117,7 @@ export type Sections = Readonly<Record<"scorer", z.ZodType<KindSection, KindSect
 
 /**
  * One choice for a role: its `type:` name, options and factory. Each implementation exports its own;
- * `configuration/registry.ts` lists them.
+ * `@astra-rl/assembly` lists them (`registerKinds`).
  */
 export interface Kind<R extends Role = Role, S extends z.ZodObject = z.ZodObject> {
   readonly role: R;
