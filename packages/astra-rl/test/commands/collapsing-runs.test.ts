@@ -38,7 +38,7 @@ describe("a collapsing run", () => {
     const stopped = await train("cut", stopOn);
     expect(warned("cut")).toEqual({ likelihood: 3, drift: 3 });
     expect(stopped.err).toMatch(
-      /step 3: the mean −log P of a probe's token .* Give the nll term more weight.* \(likelihood; said once\)/u,
+      /step 3: the mean −log P of a probe's token .* Give the nll term more weight.* \(likelihood; shown once\)/u,
     );
     const reason = "the warning likelihood is one of training.stopOn";
     expect(stopped.err).toContain(`step 3: training ends early: ${reason}`);
@@ -55,7 +55,7 @@ describe("a collapsing run", () => {
 
     const more = { ...settings, "training.trainingSteps": "8" };
     const resumed = await train("cut", more, "--resume");
-    expect(resumed.err).not.toMatch(/likelihood; said once/u);
+    expect(resumed.err).not.toMatch(/likelihood; shown once/u);
     expect(sessionsOf("cut").map((session) => session.stopped?.step)).toEqual([3, 3, undefined]);
     await train("whole", more);
     const timeless = (run: string) =>
@@ -76,7 +76,7 @@ describe("a collapsing run", () => {
     const kl = recordsOf("run").map((record) => Number(record["kl/baseline"]));
     expect(warned("run")["kl"]).toBe(kl.findIndex((each) => each >= 10) + 2);
     expect(err).toMatch(
-      /KL to the baseline, in nats a probe, .* Raise beta or the KL coefficient.* \(kl; said once\)/u,
+      /KL to the baseline, in nats a probe, .* Raise beta or the KL coefficient.* \(kl; shown once\)/u,
     );
   }, 120_000);
 });
@@ -86,6 +86,6 @@ it("a run that learns slowly causes no warning", async () => {
     const { err } = await train(rate, { "training.trainingSteps": "12", "training.learningRate": rate });
     expect(recordsOf(rate)).toHaveLength(12);
     expect(warned(rate)).toEqual({});
-    expect(err).not.toContain("said once");
+    expect(err).not.toContain("shown once");
   }
 }, 120_000);

@@ -28,7 +28,7 @@ test("astra-rl demo ends with the table, conversations and the paths of its file
   expect(out).toMatch(/harmful probes +\d+\.\d % \(\d+\/32\) +\d+\.\d % \(\d+\/32\)/);
   expect(out).toMatch(/distinct probes +\d+ of 32 +\d+ of 32 +\d+\.\d % kept/);
   expect(out).toMatch(/ {2}success, each cluster once +\d+\.\d % +\d+\.\d %/);
-  expect(out).toMatch(/A conversation from before training.*:\n\n {2}prompt .*\n {2}tester .*harm \d/);
+  expect(out).toMatch(/A conversation before training.*:\n\n {2}prompt .*\n {2}tester .*harm \d/);
   expect(out).toContain(`Files in ${path("run")}:`);
   const [, init, train] = out.trimEnd().split("\n").slice(-3);
   expect(init).toBe("  npx astra-rl init run.yaml --tester path/to/tester --target path/to/target");

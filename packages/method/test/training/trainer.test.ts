@@ -450,7 +450,7 @@ describe("a tester that writes harmful text itself", () => {
     // Its probes are not messages: few distinct ones mean nothing, but siblings with equal credit do.
     expect(recorded.map(({ rule }) => rule)).toEqual(["harm", "ties"]);
     expect(warnings[0]).toMatch(
-      /^step \d+: harmful probes rose from \d+ % .* harmful responses stayed \(0 %, now 0 %\).* \(harm; said once\)$/u,
+      /^step \d+: harmful probes rose from \d+ % .* harmful responses stayed \(0 %, now 0 %\).* \(harm; shown once\)$/u,
     );
     expect(recorded.map(({ step, rule, text }) => `step ${step}: ${text} (${rule}; shown once)`)).toEqual(
       warnings,
@@ -504,7 +504,7 @@ describe("a tester that writes harmful text itself", () => {
   it("causes a warning even if the responses repeat it", async () => {
     const { warnings, records } = await train(new Harmful((probe) => (probe === "aaa" ? 1 : 0)));
     expect(warnings[0]).toMatch(
-      /100 % of the harmful responses now answer a harmful probe.* \(harm; said once\)$/u,
+      /100 % of the harmful responses now answer a harmful probe.* \(harm; shown once\)$/u,
     );
     expect(records.at(-1)!["harm/both_rate"]).toBeGreaterThan(0.5);
   });

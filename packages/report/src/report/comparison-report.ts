@@ -50,7 +50,7 @@ export function comparisonReport({
 }
 
 /**
- * A conversation from before training without a harmful response, if possible from the prompt of an attack found
+ * A conversation before training without a harmful response, if possible from the prompt of an attack found
  * after training; otherwise the first one.
  */
 function fromBefore(before: EvaluationRecord, after: EvaluationRecord, conversations: number): string[] {
