@@ -124,7 +124,7 @@ describe("Tokenizer on malformed files", () => {
     [
       "no model",
       () => make({ ...definition(), model: undefined }),
-      /^here\/tokenizer\.json: is not a tokenizer/,
+      /^here\/tokenizer\.json: is not a usable tokenizer/,
     ],
     [
       "a vocabulary of the wrong type",
