@@ -236,7 +236,7 @@ const TRAINING = [
 ];
 const RESUMING = ["restoreTester", "setState"];
 /** Methods that a training step of an algorithm calls that learns values. */
-const VALUES = ["getTesterOutput", "getTesterOutputAndValidate", "valueParameters", "lacks"];
+const VALUES = ["getTesterOutput", "getTesterOutputAndValidate", "valueParameters", "missingCapability"];
 /** Those that `getTesterOutput` replaces if they are not overridden. */
 const TAKEN_OVER = ["value", "valueAndValidate"];
 const OWNERS = ["dispose", "redraw", "emptyResponse", "emptyResponseAndValidate", "release", "tokensOf"];
