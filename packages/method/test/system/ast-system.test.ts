@@ -92,7 +92,7 @@ describe("ASTSystem", () => {
     // probe + response "xr" fails with the probe: the combined score is part of the reward.
     expect(quiet!.failure).not.toBeNull();
     await expect(system.reward(talks(""), probes("p"), responses("x"))).rejects.toThrow(
-      /turn 0 could not be scored after 2 tries: busy/u,
+      /turn 0 could not be scored after 2 attempts: busy/u,
     );
   });
 
