@@ -127,8 +127,8 @@ import { exportAttacks } from "@astra-rl/report/export";
 import { view } from "@astra-rl/report/view";
 
 export const all = [compareEvaluations, summarize, FIGURES, parseEvaluationRecord, markdownReport, readReport, exportAttacks, view];
-const { lower, upper }: { lower: number; upper: number } = wilsonInterval(3, 10);
-if (!(lower < 0.3 && upper > 0.3)) throw new Error("the interval leaves its estimate out");
+const interval = wilsonInterval(3, 10);
+if (interval === null || interval.lower > 0.3 || interval.upper < 0.3) throw new Error("the interval leaves its estimate out");
 `,
   );
   const strictly = ["--strict", "--module", "nodenext", "--target", "es2023", "program.ts"];
