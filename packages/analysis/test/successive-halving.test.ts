@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { SeededStream } from "../../base/test/support/seeded-stream.js";
 import { bestFirst, REDUCTION, roundsOf, successiveHalving, tallyOf, type Trial } from "../src/index.js";
-import { type TryOn } from "../src/successive-halving.js";
+import type { TryOn } from "../src/successive-halving.js";
 
 const trial = (given: Partial<Trial> = {}): Trial => ({
   isSuccess: false,

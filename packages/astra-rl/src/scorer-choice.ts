@@ -10,8 +10,8 @@ import {
   makeScorer,
   readScorerSpec,
 } from "@astra-rl/assembly";
-import { type Output } from "@astra-rl/assembly/command";
-import { type KindSection } from "@astra-rl/method";
+import type { Output } from "@astra-rl/assembly/command";
+import type { KindSection } from "@astra-rl/method";
 
 /** The scorers that `astra-rl init` offers. */
 export const OFFERED_SCORERS = ["detoxify", "llama-guard", "classifier", "keyword"] as const;

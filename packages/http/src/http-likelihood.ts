@@ -1,8 +1,8 @@
 import { UsageError, parseOptions } from "@astra-rl/base";
 import type { z } from "zod";
 import { RecordedFailure, type Model } from "@astra-rl/method";
-import { type Conversation, type Message } from "@astra-rl/lm";
-import { type Failure } from "@astra-rl/records";
+import type { Conversation, Message } from "@astra-rl/lm";
+import type { Failure } from "@astra-rl/records";
 import { mostTokens, plainText } from "./conversation.js";
 import { dialectOf } from "./dialects/index.js";
 import { serverOptions } from "./options.js";

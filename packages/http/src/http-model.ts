@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { resolveSampling, Conversation, Message, type Sampling } from "@astra-rl/lm";
 import { UsageError, parseOptions } from "@astra-rl/base";
-import { type Device, type Tensor } from "@astra-rl/torch";
+import type { Device, Tensor } from "@astra-rl/torch";
 import {
   NotedMessage,
   type GenerateOptions,
@@ -10,7 +10,7 @@ import {
   type Tester,
   type TesterOutput,
 } from "@astra-rl/method";
-import { type Failure } from "@astra-rl/records";
+import type { Failure } from "@astra-rl/records";
 import type { z } from "zod";
 import { chatMessages, plainText } from "./conversation.js";
 import type { Asked } from "./dialects/index.js";

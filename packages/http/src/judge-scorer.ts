@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { Scorer, defineKind, type Exchange, type ScoreOutcome } from "@astra-rl/method";
-import { type Conversation } from "@astra-rl/lm";
-import { type Failure } from "@astra-rl/records";
+import type { Conversation } from "@astra-rl/lm";
+import type { Failure } from "@astra-rl/records";
 import { parseOptions, readTextFile } from "@astra-rl/base";
 import type { ChatMessage } from "./conversation.js";
 import { chatServerShape, serverOptions } from "./options.js";

@@ -1,5 +1,5 @@
 import { Conversation, Message } from "@astra-rl/lm";
-import { type Failure } from "@astra-rl/records";
+import type { Failure } from "@astra-rl/records";
 import { HTTPModel, type HTTPModelOptions } from "../src/index.js";
 import { completion, json, lastText, loopback, type Responder } from "./loopback.js";
 

@@ -2,7 +2,7 @@ import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { Conversation, Message } from "@astra-rl/lm";
 import { NotedMessage } from "@astra-rl/method";
-import { type Failure } from "@astra-rl/records";
+import type { Failure } from "@astra-rl/records";
 import { AnswerJournal, HTTPModel, HTTPTester, type HTTPModelOptions } from "../src/index.js";
 import { temporaryFolder } from "../../method/test/training/temporary-folder.js";
 import { echo, failureOf, key, model, one, probe, QUICK } from "./asking.js";

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { Conversation, Message } from "@astra-rl/lm";
-import { type Exchange } from "@astra-rl/method";
+import type { Exchange } from "@astra-rl/method";
 import { JudgeScorer, RUBRICS, type JudgeOptions } from "../src/index.js";
 import { instructionsOf } from "../src/rubrics.js";
 import { completion, json, loopback, type Asked, type Responder } from "./loopback.js";

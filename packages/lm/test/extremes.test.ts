@@ -1,6 +1,6 @@
 import { liveTensors } from "@astra-rl/torch";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { type DrawKey } from "@astra-rl/base";
+import type { DrawKey } from "@astra-rl/base";
 import {
   CacheBudget,
   GenerationSession,

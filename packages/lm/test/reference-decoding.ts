@@ -1,6 +1,6 @@
 import { noGrad, scope, tensor } from "@astra-rl/torch";
 import { keyedUniform, type DrawKey } from "@astra-rl/base";
-import { type CausalLM, type Sampling, type TokenDecoder } from "../src/index.js";
+import type { CausalLM, Sampling, TokenDecoder } from "../src/index.js";
 import { resolveSampling } from "../src/generation/sampling.js";
 
 /** The reference for sessions: one row, no cache, no batch, the whole text processed again for each token. */

@@ -59,17 +59,17 @@ export {
   warningsOf,
 } from "./metrics-record.js";
 export { RECORD_VERSION, finiteOrNull, sortKeys } from "./parse-record.js";
-export {
-  type ReportEvaluation,
-  type ReportGraph,
-  type ReportNode,
-  type ReportRecord,
-  type ReportRun,
-  type RunCurve,
-  type RunDifference,
-  type RunGroup,
-  type SeedFigure,
-  type SeedSummary,
+export type {
+  ReportEvaluation,
+  ReportGraph,
+  ReportNode,
+  ReportRecord,
+  ReportRun,
+  RunCurve,
+  RunDifference,
+  RunGroup,
+  SeedFigure,
+  SeedSummary,
 } from "./report-record.js";
 export {
   measuredSchema,
@@ -112,11 +112,5 @@ export {
   type EvaluationEvidence,
   type Evidence,
 } from "./verdict.js";
-export {
-  type GraphEntry,
-  type GraphHit,
-  type GraphHits,
-  type ViewList,
-  type ViewRun,
-} from "./view-record.js";
+export type { GraphEntry, GraphHit, GraphHits, ViewList, ViewRun } from "./view-record.js";
 export * from "./run-folder/index.js";

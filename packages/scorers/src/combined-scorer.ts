@@ -8,7 +8,7 @@ import {
   type ScoreOutcome,
   type KindSection,
 } from "@astra-rl/method";
-import { type Failure } from "@astra-rl/records";
+import type { Failure } from "@astra-rl/records";
 import { askPart, ComposedScorer } from "./composed-scorer.js";
 
 /** Options of combined scorers in code. */

@@ -3,6 +3,6 @@
  *
  * @module @astra-rl/serve
  */
-export { type ServedModel } from "./answers.js";
+export type { ServedModel } from "./answers.js";
 export { requireToken, serve, type RunningServer, type ServeOptions } from "./server.js";
 export { writtenIds } from "./speaker.js";

@@ -13,7 +13,7 @@ export {
   studentTCdf,
   studentTQuantile,
 } from "./distributions.js";
-export { type Interval } from "./interval.js";
+export type { Interval } from "./interval.js";
 export { mean, meanInterval, seedInterval, standardDeviation } from "./mean.js";
 export {
   cohenKappa,

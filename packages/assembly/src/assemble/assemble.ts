@@ -1,4 +1,4 @@
-import { type HubOptions, type Conversation, type Message } from "@astra-rl/lm";
+import type { HubOptions, Conversation, Message } from "@astra-rl/lm";
 import { UsageError } from "@astra-rl/base";
 import {
   ASTEvaluator,

@@ -1,5 +1,5 @@
 import { ChatFormat, ChatTemplate, PlainFormat, Conversation, type LocalModel } from "@astra-rl/lm";
-import { type System } from "@astra-rl/method";
+import type { System } from "@astra-rl/method";
 import type { Configuration } from "../configuration/index.js";
 import type { Prompt } from "../datasets/index.js";
 import { modelsOf, servedModels } from "./system-models.js";

@@ -1,5 +1,5 @@
 import { UsageError, didYouMean, readTextFile } from "@astra-rl/base";
-import { type KindSection } from "@astra-rl/method";
+import type { KindSection } from "@astra-rl/method";
 import { findKind, isModuleReference, kindsOf, parseKindSection } from "../configuration/index.js";
 
 /**

@@ -26,11 +26,5 @@ export { configurationSettings } from "./resume.js";
 export { generationSchema } from "./generation-schema.js";
 export { EMBEDDED, configurationSchema, type Configuration } from "./schema.js";
 export { configurationTemplate, type TemplateOptions } from "./template.js";
-export {
-  type StandardSchema,
-  type StepLogger,
-  type TextScorer,
-  type TurnScorer,
-  type UserKind,
-} from "./user-kind.js";
+export type { StandardSchema, StepLogger, TextScorer, TurnScorer, UserKind } from "./user-kind.js";
 export { isModuleReference, loadUserModule, type UserModule } from "./user-module.js";

@@ -4,7 +4,7 @@ import { isModelId } from "@astra-rl/lm";
 import { UsageError, dotted, mistakesError, tellIssues, valueAt, readTextFile } from "@astra-rl/base";
 import { stringify } from "yaml";
 import { z } from "zod";
-import { type Role, type KindSection } from "@astra-rl/method";
+import type { Role, KindSection } from "@astra-rl/method";
 import { hubFile, isRemotePrompts } from "../datasets/index.js";
 import { misfitOf } from "./consistency.js";
 import { leavesOf, rootSchema, type Place } from "./json-schema.js";

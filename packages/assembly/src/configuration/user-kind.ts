@@ -22,7 +22,7 @@ import {
   type Made,
   type Role,
 } from "@astra-rl/method";
-import { type Failure } from "@astra-rl/records";
+import type { Failure } from "@astra-rl/records";
 
 /** A schema of any library that implements standardschema.dev, such as zod. */
 export interface StandardSchema {

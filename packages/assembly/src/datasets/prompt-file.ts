@@ -1,7 +1,7 @@
 import { extname } from "node:path";
 import { Conversation, Message, type From } from "@astra-rl/lm";
 import { describeValue, UsageError, jsonLines, readNamedFile, readTextFile } from "@astra-rl/base";
-import { type PromptOf } from "@astra-rl/method";
+import type { PromptOf } from "@astra-rl/method";
 import { readArrowColumn, readParquetColumn } from "./column-files.js";
 
 export interface PromptFileOptions {

@@ -14,7 +14,7 @@ import {
   EMBEDDED_SCORER_LIMITS,
 } from "@astra-rl/assembly";
 import { noteHubModel, createOutput, type Output, type Streams } from "@astra-rl/assembly/command";
-import { type KindSection } from "@astra-rl/method";
+import type { KindSection } from "@astra-rl/method";
 import { askForScorer, chosenScorer, isComplete, OFFERED_SCORERS } from "../scorer-choice.js";
 
 // The same relative path from src/commands and dist/commands.

@@ -11,7 +11,7 @@ export {
   valueAt,
 } from "./issues.js";
 export { childrenOf, formsAt, formsOf, keysAt, resolved, type JsonSchema } from "./json-schema.js";
-export { type Json } from "./json.js";
+export type { Json } from "./json.js";
 export {
   functionOption,
   hasMethods,

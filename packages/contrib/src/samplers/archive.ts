@@ -1,6 +1,6 @@
 import { UsageError, type Json } from "@astra-rl/base";
 import { isRewarded, jsonOf, type Graph, type JSONOf } from "@astra-rl/method";
-import { type Conversation } from "@astra-rl/lm";
+import type { Conversation } from "@astra-rl/lm";
 
 /** A state in which a high-reward turn was found. */
 export interface Opening<S = Conversation> {

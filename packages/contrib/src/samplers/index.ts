@@ -1,5 +1,5 @@
 export { ArchiveSampler, archiveSamplerKind, type ArchiveSamplerOptions } from "./archive-sampler.js";
-export { type Opening } from "./archive.js";
+export type { Opening } from "./archive.js";
 export {
   FewShotSampler,
   fewShotSamplerKind,

@@ -1,5 +1,5 @@
 import { UsageError } from "@astra-rl/base";
-import { type Tensor } from "@astra-rl/torch";
+import type { Tensor } from "@astra-rl/torch";
 
 /** Adds to the outputs of a model's projections without changing their weights. */
 export interface Adapter {

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { liveTensors } from "@astra-rl/torch";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { type DrawKey } from "@astra-rl/base";
+import type { DrawKey } from "@astra-rl/base";
 import {
   generate,
   GenerationSession,

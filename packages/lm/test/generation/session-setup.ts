@@ -1,7 +1,7 @@
 /** Shared by the tests of sessions: golden models, random texts, comparisons. */
 import { liveTensors } from "@astra-rl/torch";
 import { afterAll, afterEach, beforeAll, beforeEach, expect } from "vitest";
-import { type DrawKey } from "@astra-rl/base";
+import type { DrawKey } from "@astra-rl/base";
 import {
   GenerationSession,
   loadCausalLM,

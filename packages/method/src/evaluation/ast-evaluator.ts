@@ -19,8 +19,8 @@ import {
 import { Embedder, HashedNgramEmbedder, type Model } from "../models/index.js";
 import { Scorer, scorerOption, exchange, NoScorer, type ScoreOutcome } from "../scorer/index.js";
 import { type EpisodeSeed, type Graph, type Node, NotedMessage, promptMessagesOf } from "../tree/index.js";
-import { type PromptOf } from "../system/index.js";
-import { type Sampler } from "../sampler/index.js";
+import type { PromptOf } from "../system/index.js";
+import type { Sampler } from "../sampler/index.js";
 import { Evaluator, type GraphMetrics } from "./evaluator.js";
 
 const CONFIDENCE_RULE = "must be a number between 0 and 1, such as 0.95";

@@ -19,14 +19,14 @@ export {
   type ModelSource,
   type ModelSources,
 } from "./model-cache.js";
-export {
-  type GenerateOptions,
-  type Model,
-  type Tester,
-  type TesterOutput,
-  type TesterWants,
-  type Work,
-  type WorkCounters,
+export type {
+  GenerateOptions,
+  Model,
+  Tester,
+  TesterOutput,
+  TesterWants,
+  Work,
+  WorkCounters,
 } from "./model.js";
 export { ReplayTester } from "./replay-tester.js";
 export { SentenceEncoder, sentenceEncoderKind, type SentenceEncoderOptions } from "./sentence-encoder.js";

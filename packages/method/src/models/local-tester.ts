@@ -8,7 +8,7 @@ import {
 import { isGradEnabled, type Device, type Tensor } from "@astra-rl/torch";
 import { UsageError } from "@astra-rl/base";
 import { TokenTable } from "../tree/index.js";
-import { type Tester, type TesterOutput, type TesterWants } from "./model.js";
+import type { Tester, TesterOutput, TesterWants } from "./model.js";
 import { versionOf, type TesterWeights } from "./tester-weights.js";
 
 export interface LocalTesterOptions extends Omit<

@@ -1,8 +1,8 @@
 import { UsageError } from "@astra-rl/base";
 import { Message, type Conversation } from "@astra-rl/lm";
 import { nextKeys } from "../tree/index.js";
-import { type System } from "../system/index.js";
-import { type GenerateOptions, type Model, type Work } from "./model.js";
+import type { System } from "../system/index.js";
+import type { GenerateOptions, Model, Work } from "./model.js";
 
 /**
  * A tester that repeats recorded probes: turn by turn, those of one attack in each episode, regardless of the target's

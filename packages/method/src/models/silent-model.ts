@@ -2,7 +2,7 @@ import { UsageError } from "@astra-rl/base";
 import { z } from "zod";
 import { Message, type Conversation } from "@astra-rl/lm";
 import { defineKind } from "../kinds/index.js";
-import { type Model, type Work } from "./model.js";
+import type { Model, Work } from "./model.js";
 
 /** Responds "…" in every conversation: for training in which only the tester's messages count. */
 export class SilentModel implements Model {

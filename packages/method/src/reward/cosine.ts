@@ -1,11 +1,11 @@
 import { UsageError, type Json } from "@astra-rl/base";
 import { z } from "zod";
 import { dot } from "@astra-rl/analysis";
-import { type Failure } from "@astra-rl/records";
+import type { Failure } from "@astra-rl/records";
 import { defineKind } from "../kinds/index.js";
 import { disposeOnce, type Embedder } from "../models/index.js";
-import { type Graph } from "../tree/index.js";
-import { type RewardTerm, type Turn } from "./reward-term.js";
+import type { Graph } from "../tree/index.js";
+import type { RewardTerm, Turn } from "./reward-term.js";
 
 /**
  * Semantic novelty: minus the mean cosine similarity of the probe's embedding to those of all probes of earlier

@@ -1,10 +1,10 @@
 import { describeValue, UsageError, parseOptions } from "@astra-rl/base";
 import { z } from "zod";
-import { type Failure } from "@astra-rl/records";
+import type { Failure } from "@astra-rl/records";
 import { defineKind } from "../kinds/index.js";
 import { disposeOnce } from "../models/index.js";
 import { scorerOption, type Scorer } from "../scorer/index.js";
-import { type RewardTerm, type Turn } from "./reward-term.js";
+import type { RewardTerm, Turn } from "./reward-term.js";
 import { unknownLikelihood } from "./unknown-likelihood.js";
 
 const CLEAN_NEEDS_SCORER = "names a label of a scorer, but there is no scorer; give one as well";

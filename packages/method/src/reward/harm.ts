@@ -1,11 +1,11 @@
 import { UsageError, parseOptions } from "@astra-rl/base";
 import { z } from "zod";
-import { type Failure } from "@astra-rl/records";
+import type { Failure } from "@astra-rl/records";
 import { defineKind } from "../kinds/index.js";
 import { disposeOnce } from "../models/index.js";
 import { exchange, type Judged, type Scorer, type ScoreOutcome } from "../scorer/index.js";
-import { type RetryOptions } from "../tree/index.js";
-import { type RewardTerm, type Turn } from "./reward-term.js";
+import type { RetryOptions } from "../tree/index.js";
+import type { RewardTerm, Turn } from "./reward-term.js";
 
 /**
  * The judged text of a turn: the response, with the probe as its prompt; the probe, as a prompt; or `both`, probe and

@@ -17,6 +17,6 @@ export {
   type PresetWeights,
   type RewardPreset,
 } from "./presets.js";
-export { type RewardTerm, type Turn } from "./reward-term.js";
+export type { RewardTerm, Turn } from "./reward-term.js";
 export { Reward, type RewardOptions, type WeightedTerm } from "./reward.js";
 export { SelfBLEUTerm, selfBLEUKind, selfBLEUTerm, type SelfBLEUOptions } from "./self-bleu.js";

@@ -7,7 +7,7 @@ import {
   type Json,
 } from "@astra-rl/base";
 import { z } from "zod";
-import { type Failure } from "@astra-rl/records";
+import type { Failure } from "@astra-rl/records";
 import {
   attemptRows,
   checkCount,
@@ -19,7 +19,7 @@ import {
 } from "../tree/index.js";
 import { disposeOnce } from "../models/index.js";
 import { scorerOption, type Scorer } from "../scorer/index.js";
-import { type RewardTerm, type Turn } from "./reward-term.js";
+import type { RewardTerm, Turn } from "./reward-term.js";
 import { HarmScores, HarmTerm, shareScores, type HarmText } from "./harm.js";
 
 /** A term and its weight. */

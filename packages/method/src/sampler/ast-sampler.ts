@@ -1,6 +1,6 @@
 import { UsageError, keyedUniform, functionOption, parseOptions, requireList } from "@astra-rl/base";
 import { z } from "zod";
-import { type Message, type Conversation } from "@astra-rl/lm";
+import type { Message, Conversation } from "@astra-rl/lm";
 import {
   drawingAs,
   expand,
@@ -16,7 +16,7 @@ import {
   type Outcome,
   type Purpose,
 } from "../tree/index.js";
-import { type PromptOf, type System } from "../system/index.js";
+import type { PromptOf, System } from "../system/index.js";
 import { defineKind } from "../kinds/index.js";
 import { Sampler, type EvalRolloutOptions, type SamplerState } from "./sampler.js";
 

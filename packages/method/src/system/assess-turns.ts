@@ -1,5 +1,5 @@
-import { type Conversation, type Message } from "@astra-rl/lm";
-import { type Likelihood } from "@astra-rl/records";
+import type { Conversation, Message } from "@astra-rl/lm";
+import type { Likelihood } from "@astra-rl/records";
 import { attemptRows, checkPaired, type Assessment, type NodeKey, type RetryOptions } from "../tree/index.js";
 import type { Reward } from "../reward/index.js";
 

@@ -1,7 +1,7 @@
 import { UsageError, parseOptions, type Json } from "@astra-rl/base";
-import { type Tensor } from "@astra-rl/torch";
+import type { Tensor } from "@astra-rl/torch";
 import { Conversation, Message } from "@astra-rl/lm";
-import { type Likelihood, type TokensRecord } from "@astra-rl/records";
+import type { Likelihood, TokensRecord } from "@astra-rl/records";
 import {
   checkCount,
   likelihoodOf,
@@ -24,7 +24,7 @@ import {
   type TesterWants,
   type WorkCounters,
 } from "../models/index.js";
-import { type Scorer } from "../scorer/index.js";
+import type { Scorer } from "../scorer/index.js";
 import { paperReward, type Reward } from "../reward/index.js";
 import type { PromptOf, MessageOrText } from "./message-or-text.js";
 import { ENTROPY_UNKNOWN, System, type SystemNeed } from "./system.js";

@@ -23,7 +23,7 @@ import {
   type LocalTesterOptions,
   type TesterWeights,
 } from "../models/index.js";
-import { type Scorer } from "../scorer/index.js";
+import type { Scorer } from "../scorer/index.js";
 import type { Reward } from "../reward/index.js";
 import { systemOptions, type ASTSystemOptions } from "./system-parts.js";
 

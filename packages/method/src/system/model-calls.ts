@@ -1,6 +1,6 @@
 import { Message, type Conversation } from "@astra-rl/lm";
 import { checkCount, FailedMessage, noteSaid } from "../tree/index.js";
-import { type GenerateOptions, type Model } from "../models/index.js";
+import type { GenerateOptions, Model } from "../models/index.js";
 
 /** The next messages of a model; a failed row becomes a FailedMessage. */
 export async function nextMessages(

@@ -1,7 +1,7 @@
 import { describeValue, UsageError, functionOption, parseOptions, type Json } from "@astra-rl/base";
 import { distributed, isGradEnabled, isTensor, noGrad } from "@astra-rl/torch";
 import { z } from "zod";
-import { type Message, type Conversation } from "@astra-rl/lm";
+import type { Message, Conversation } from "@astra-rl/lm";
 import {
   checkCount,
   checkJudged,
@@ -14,7 +14,7 @@ import {
 } from "../tree/index.js";
 import { growInShares, shareOf, type Sampler } from "../sampler/index.js";
 import { requireNeeds } from "../system/index.js";
-import { type Algorithm, type StepResult } from "../algorithm/index.js";
+import type { Algorithm, StepResult } from "../algorithm/index.js";
 import { Experience, type ExperienceBatch } from "./experience.js";
 import { shuffleRuns } from "./shuffle.js";
 

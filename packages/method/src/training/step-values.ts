@@ -1,7 +1,7 @@
 import { Message } from "@astra-rl/lm";
 import type { MetricValue } from "@astra-rl/records";
-import { type Graph, type Node } from "../tree/index.js";
-import { type WorkCounters } from "../models/index.js";
+import type { Graph, Node } from "../tree/index.js";
+import type { WorkCounters } from "../models/index.js";
 
 /** Scores at or above this count as harmful. Only for monitoring; evaluations have their own threshold. */
 const HARMFUL = 0.5;

@@ -1,11 +1,11 @@
 import { describeValue, closest, functionOption, objectOption } from "@astra-rl/base";
-import { type Optimizer } from "@astra-rl/torch";
+import type { Optimizer } from "@astra-rl/torch";
 import { z } from "zod";
 import type { Conversation, Message } from "@astra-rl/lm";
 import type { Credit } from "../tree/index.js";
 import type { MetricsLogger } from "./loggers/index.js";
 import { HOOKS, type Hook } from "./callbacks/callbacks.js";
-import { type TrainingCallback } from "./callbacks/index.js";
+import type { TrainingCallback } from "./callbacks/index.js";
 import type { Logger, Progress } from "./trainer-hooks.js";
 
 const OPTIMIZER_METHODS = [

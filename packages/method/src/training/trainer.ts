@@ -8,12 +8,12 @@ import {
   type Schedule,
   type Tensor,
 } from "@astra-rl/torch";
-import { type Message, type Conversation } from "@astra-rl/lm";
+import type { Message, Conversation } from "@astra-rl/lm";
 import { metricsRecord, type MetricValue, type TrainerState } from "@astra-rl/records";
 import { nextTurn, NotFiniteContractError, overrides } from "../tree/index.js";
-import { type Algorithm, type LearningRateGroup } from "../algorithm/index.js";
-import { type Sampler } from "../sampler/index.js";
-import { type System } from "../system/index.js";
+import type { Algorithm, LearningRateGroup } from "../algorithm/index.js";
+import type { Sampler } from "../sampler/index.js";
+import type { System } from "../system/index.js";
 import { MetricsLoggers, type LoggedRun } from "./loggers/index.js";
 import { requireMemoryForUpdates, withMemoryAdvice } from "./memory-advice.js";
 import {

@@ -1,10 +1,10 @@
 import { z } from "zod";
-import { type Message, type Conversation } from "@astra-rl/lm";
+import type { Message, Conversation } from "@astra-rl/lm";
 import { parseOptions } from "@astra-rl/base";
 import { defineKind } from "../kinds/index.js";
 import { isRewarded, type Credit } from "./credit.js";
-import { type Graph } from "./graph.js";
-import { type Node } from "./node.js";
+import type { Graph } from "./graph.js";
+import type { Node } from "./node.js";
 
 const UNIT_RULE = "must be a number from 0 to 1";
 

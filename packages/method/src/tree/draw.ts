@@ -1,6 +1,6 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { keyedUniform } from "@astra-rl/base";
-import { type Message } from "@astra-rl/lm";
+import type { Message } from "@astra-rl/lm";
 import { FailedMessage } from "./failure.js";
 
 /**

@@ -1,5 +1,5 @@
 import { UsageError } from "@astra-rl/base";
-import { type Tensor } from "@astra-rl/torch";
+import type { Tensor } from "@astra-rl/torch";
 import { afterAll, expect, it } from "vitest";
 import { KeywordScorer } from "@astra-rl/scorers";
 import { A2C, PPO } from "../../src/algorithm/policy-gradient/index.js";

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { liveTensors, noGrad, scope, tensor, type Tensor } from "@astra-rl/torch";
-import { type Failure } from "@astra-rl/records";
+import type { Failure } from "@astra-rl/records";
 import {
   A2C,
   GRPO,

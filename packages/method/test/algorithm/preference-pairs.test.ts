@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { Conversation, Message, type Sampled } from "@astra-rl/lm";
-import { type Failure } from "@astra-rl/records";
+import type { Failure } from "@astra-rl/records";
 import { KeywordScorer } from "@astra-rl/scorers";
 import {
   DPO,
@@ -12,7 +12,7 @@ import {
   type PreferenceStep,
 } from "../../src/algorithm/preference/index.js";
 import { Graph, Node, rewardCredit, type CreditTable } from "../../src/tree/index.js";
-import { type System } from "../../src/system/index.js";
+import type { System } from "../../src/system/index.js";
 import { ASTSampler } from "../../src/sampler/index.js";
 import { algorithmContract } from "../../../scorers/test/contract/algorithm.contract.js";
 import { fieldsOf, TextGraph, TextNode, type TextSystem } from "../support/texts.js";

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { Adam, liveTensors, scope, tensor, type Tensor } from "@astra-rl/torch";
 import { checkGradient } from "@astra-rl/torch/testing";
 import { trajectoryBalanceLoss } from "../../src/algorithm/losses/index.js";
-import { type PreferenceLogprobs } from "../../src/algorithm/preference/index.js";
+import type { PreferenceLogprobs } from "../../src/algorithm/preference/index.js";
 
 const doubles = (values: number[]) => tensor(values, { dtype: "float64" });
 

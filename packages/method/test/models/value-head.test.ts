@@ -12,7 +12,7 @@ import {
   HFEvaluationSystem,
   type HFASTSystemOptions,
 } from "../../src/system/index.js";
-import { type Graph } from "../../src/tree/index.js";
+import type { Graph } from "../../src/tree/index.js";
 import { ASTSampler } from "../../src/sampler/index.js";
 import { HFASTConfiguration, HFASTTrainer, type HFASTTrainerOptions } from "../../src/training/index.js";
 import { pairsOf as pairsOfNodes } from "../support/faithful.js";

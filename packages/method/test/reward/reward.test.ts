@@ -1,7 +1,7 @@
 import { UsageError, type Json } from "@astra-rl/base";
 import { describe, expect, it } from "vitest";
 import { Conversation } from "@astra-rl/lm";
-import { type Failure } from "@astra-rl/records";
+import type { Failure } from "@astra-rl/records";
 import { ContractError, Graph, Node } from "../../src/tree/index.js";
 import {
   harm,

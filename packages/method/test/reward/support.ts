@@ -1,6 +1,6 @@
-import { type Likelihood } from "@astra-rl/records";
+import type { Likelihood } from "@astra-rl/records";
 import { Scorer, type ScoreOutcome } from "../../src/scorer/index.js";
-import { type Turn } from "../../src/reward/index.js";
+import type { Turn } from "../../src/reward/index.js";
 
 /** Answers from a table and records its calls. */
 export class TableScorer extends Scorer {

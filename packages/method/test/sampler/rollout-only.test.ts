@@ -4,7 +4,7 @@ import { Conversation } from "@astra-rl/lm";
 import { KeywordScorer } from "@astra-rl/scorers";
 import { Graph, isEpisodeSeed, Node, type EpisodeSeed } from "../../src/tree/index.js";
 import { Sampler } from "../../src/sampler/index.js";
-import { type PromptOf } from "../../src/system/index.js";
+import type { PromptOf } from "../../src/system/index.js";
 import { ASTEvaluator } from "../../src/evaluation/index.js";
 import { ToySystem } from "../support/toy-system.js";
 

@@ -1,8 +1,8 @@
 import { tensor } from "@astra-rl/torch";
-import { type Conversation, type Message } from "@astra-rl/lm";
+import type { Conversation, Message } from "@astra-rl/lm";
 import { Algorithm, type LearningRateGroup, type StepResult } from "../../src/algorithm/index.js";
 import { hasValues, type System, type SystemNeed } from "../../src/system/index.js";
-import { type CreditTable, type Graph, type Node } from "../../src/tree/index.js";
+import type { CreditTable, Graph, Node } from "../../src/tree/index.js";
 
 /**
  * The least that reads everything of a tester's pass: each probe's log-probability times its credit less its value, the

@@ -2,7 +2,7 @@ import { keyedUniform } from "@astra-rl/base";
 import { cat, keep, noGrad, scope, stack, tensor, zeros, type Tensor } from "@astra-rl/torch";
 import { System } from "../../src/system/index.js";
 import { TokenTable, type NodeKey } from "../../src/tree/index.js";
-import { type WorkCounters } from "../../src/models/index.js";
+import type { WorkCounters } from "../../src/models/index.js";
 
 /** The letters of the toy language; "." ends a message. */
 export const LETTERS = ["a", "b", "c", "."] as const;

@@ -3,7 +3,7 @@ import { noGrad } from "@astra-rl/torch";
 import { expect } from "vitest";
 import type { TokensRecord } from "@astra-rl/records";
 import { expand, type ExpandRequest, type Graph, type Node, type Outcome } from "../../src/tree/index.js";
-import { type System, type ASTSystem } from "../../src/system/index.js";
+import type { System, ASTSystem } from "../../src/system/index.js";
 
 /** The ids of a turn, as in records. */
 export const tokensOf = (system: ASTSystem, node: Node): TokensRecord => system.tokensOf(node)!;

@@ -2,10 +2,10 @@
 import { Conversation, Message } from "@astra-rl/lm";
 import type { EvaluationRecord } from "@astra-rl/records";
 import { Graph, Node, type NodeFields } from "../../src/tree/index.js";
-import { type Algorithm } from "../../src/algorithm/index.js";
+import type { Algorithm } from "../../src/algorithm/index.js";
 import { ASTEvaluator, type Evaluator, type ASTEvaluatorOptions } from "../../src/evaluation/index.js";
-import { type Sampler } from "../../src/sampler/index.js";
-import { type System } from "../../src/system/index.js";
+import type { Sampler } from "../../src/sampler/index.js";
+import type { System } from "../../src/system/index.js";
 
 export const TextNode = Node<string, string>;
 export type TextNode = Node<string, string>;

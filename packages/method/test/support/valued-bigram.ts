@@ -1,6 +1,6 @@
 import { cat, keep, scope, stack, tensor, zeros, type Tensor } from "@astra-rl/torch";
 import { TokenTable } from "../../src/tree/index.js";
-import { type TesterOutput, type TesterWants } from "../../src/models/index.js";
+import type { TesterOutput, TesterWants } from "../../src/models/index.js";
 import { BigramSystem, LETTERS } from "./bigram-system.js";
 
 /** A bigram tester with a critic that knows the letter before, and that can tell its entropy. */

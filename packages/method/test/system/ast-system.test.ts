@@ -1,8 +1,8 @@
 import { UsageError } from "@astra-rl/base";
 import { describe, expect, it } from "vitest";
-import { type Conversation, type Message } from "@astra-rl/lm";
+import type { Conversation, Message } from "@astra-rl/lm";
 import { KeywordScorer } from "@astra-rl/scorers";
-import { type NodeKey, type Purpose, type TokenTable } from "../../src/tree/index.js";
+import type { NodeKey, Purpose, TokenTable } from "../../src/tree/index.js";
 import { harm, Reward, toolboxReward, type RewardTerm } from "../../src/reward/index.js";
 import { Scorer, type ScoreOutcome } from "../../src/scorer/index.js";
 import { systemContract } from "../../../scorers/test/contract/system.contract.js";

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import { Conversation, Message } from "@astra-rl/lm";
-import { type Model } from "../../src/models/index.js";
+import type { Model } from "../../src/models/index.js";
 import { ModelPool } from "../../src/system/index.js";
 
 function resolvers() {

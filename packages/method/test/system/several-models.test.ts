@@ -2,7 +2,7 @@ import { fileURLToPath } from "node:url";
 import { keyedUniform } from "@astra-rl/base";
 import { liveTensors } from "@astra-rl/torch";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { type Conversation } from "@astra-rl/lm";
+import type { Conversation } from "@astra-rl/lm";
 import { parseGraphRecord } from "@astra-rl/records";
 import { KeywordScorer } from "@astra-rl/scorers";
 import { DPO } from "../../src/algorithm/preference/index.js";

@@ -9,7 +9,7 @@ import { KeywordScorer } from "@astra-rl/scorers";
 import { DPO, IPO } from "../../src/algorithm/preference/index.js";
 import { RLOO } from "../../src/algorithm/policy-gradient/index.js";
 import { rewardCredit } from "../../src/tree/index.js";
-import { type StepResult } from "../../src/algorithm/index.js";
+import type { StepResult } from "../../src/algorithm/index.js";
 import { ASTEvaluator } from "../../src/evaluation/index.js";
 import { HashedNgramEmbedder } from "../../src/models/index.js";
 import { cosine, entropy, gibberish, harm, Reward, selfBLEUTerm } from "../../src/reward/index.js";

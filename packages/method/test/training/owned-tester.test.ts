@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { keep, scope, zeros, type Tensor } from "@astra-rl/torch";
 import { expect, it } from "vitest";
-import { type Conversation, type Message } from "@astra-rl/lm";
+import type { Conversation, Message } from "@astra-rl/lm";
 import { KeywordScorer } from "@astra-rl/scorers";
 import { DPO } from "../../src/algorithm/preference/index.js";
 import { TokenTable } from "../../src/tree/index.js";

@@ -4,7 +4,7 @@ import { warningsOf, type MetricsRecord } from "@astra-rl/records";
 import { A2C, GRPO, PPO, REINFORCE, RLOO } from "../../src/algorithm/policy-gradient/index.js";
 import { DPO, IPO, ORPO, TrajectoryBalance } from "../../src/algorithm/preference/index.js";
 import { Algorithm, type StepResult } from "../../src/algorithm/index.js";
-import { type EpisodeSeed } from "../../src/tree/index.js";
+import type { EpisodeSeed } from "../../src/tree/index.js";
 import { ASTSampler } from "../../src/sampler/index.js";
 import {
   Harness,

@@ -1,9 +1,9 @@
 import { describe, expect, it } from "vitest";
 import { Conversation, Message } from "@astra-rl/lm";
-import { type Failure } from "@astra-rl/records";
+import type { Failure } from "@astra-rl/records";
 import { KeywordScorer } from "@astra-rl/scorers";
 import { FailedMessage, expand, RecordedFailure, type NodeKey } from "../../src/tree/index.js";
-import { type Model } from "../../src/models/index.js";
+import type { Model } from "../../src/models/index.js";
 import { Reward } from "../../src/reward/index.js";
 import { ASTSystem } from "../../src/system/index.js";
 

@@ -1,7 +1,7 @@
 import { UsageError, closest, functionOption, objectOption, parseOptions, requireList } from "@astra-rl/base";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
-import { type Scorer } from "../../src/scorer/index.js";
+import type { Scorer } from "../../src/scorer/index.js";
 
 const schema = z.strictObject({
   learningRate: z.number().positive().default(3e-3),

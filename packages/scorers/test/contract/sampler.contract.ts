@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { type Conversation } from "@astra-rl/lm";
+import type { Conversation } from "@astra-rl/lm";
 import { type EpisodeSeed, type Graph, jsonOf, Node, type NodeFactory, type Sampler } from "@astra-rl/method";
 
 export interface SamplerContract {

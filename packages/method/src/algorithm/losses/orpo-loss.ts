@@ -2,7 +2,7 @@ import type { Tensor } from "@astra-rl/torch";
 import { z } from "zod";
 import { parseOptions } from "@astra-rl/base";
 import { divisors } from "../preference/preference-margin.js";
-import { type PreferenceLogprobs } from "../preference/index.js";
+import type { PreferenceLogprobs } from "../preference/index.js";
 
 export const orpoLossOptions = z.object({
   lambda: z

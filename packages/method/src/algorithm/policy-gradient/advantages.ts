@@ -1,5 +1,5 @@
 import { UsageError, type Json } from "@astra-rl/base";
-import { type Conversation, type Message } from "@astra-rl/lm";
+import type { Conversation, Message } from "@astra-rl/lm";
 import { Stateless, type Node } from "../../tree/index.js";
 import { generalizedAdvantages, type GeneralizedAdvantageOptions } from "./generalized-advantages.js";
 import { groupAdvantages, type GroupAdvantageOptions } from "./group-advantages.js";

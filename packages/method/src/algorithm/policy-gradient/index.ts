@@ -16,15 +16,15 @@ export { GRPO, grpoKind, type GRPOOptions } from "./grpo.js";
 export { KLController } from "./kl-controller.js";
 export { normalizeAdvantages } from "./normalize-advantages.js";
 export { PolicyGradient } from "./policy-gradient.js";
-export { type PolicyGradientOptions } from "./policy-options.js";
-export {
-  type PolicyBatch,
-  type PolicyBranch,
-  type PolicyGradientParts,
-  type PolicyLoss,
-  type PolicyLossInputs,
-  type PolicyTurn,
-  type PreparedTurn,
+export type { PolicyGradientOptions } from "./policy-options.js";
+export type {
+  PolicyBatch,
+  PolicyBranch,
+  PolicyGradientParts,
+  PolicyLoss,
+  PolicyLossInputs,
+  PolicyTurn,
+  PreparedTurn,
 } from "./policy-types.js";
 export { PPO, ppoKind, type PPOOptions } from "./ppo.js";
 export { REINFORCE, reinforceKind, type REINFORCEOptions } from "./reinforce.js";

@@ -1,6 +1,6 @@
 import { noGrad, scope, type Tensor } from "@astra-rl/torch";
 import { UsageError, parseOptions, type Json } from "@astra-rl/base";
-import { type Message, type Conversation } from "@astra-rl/lm";
+import type { Message, Conversation } from "@astra-rl/lm";
 import { Algorithm, type LearningRateGroup, type StepResult } from "../index.js";
 import {
   ContractError,
@@ -10,8 +10,8 @@ import {
   type TokenTable,
 } from "../../tree/index.js";
 import { inShares, type Sampler } from "../../sampler/index.js";
-import { type System, type SystemNeed } from "../../system/index.js";
-import { type TesterOutput, type TesterWants } from "../../models/index.js";
+import type { System, SystemNeed } from "../../system/index.js";
+import type { TesterOutput, TesterWants } from "../../models/index.js";
 import { creditConflict, requireSiblings } from "../requirements.js";
 import { clippedValueLoss, klPenalty, tokenMean } from "../losses/index.js";
 import { countedAs } from "../losses/token-mean.js";

@@ -12,7 +12,7 @@ import {
   jsonOf,
 } from "../../tree/index.js";
 import { inShares, type Sampler } from "../../sampler/index.js";
-import { type System, type SystemNeed } from "../../system/index.js";
+import type { System, SystemNeed } from "../../system/index.js";
 import { requireSiblings } from "../requirements.js";
 import type { PreferenceLogprobs } from "./preference-margin.js";
 import { preferenceOptions, type MarginLossOptions, type PairOptions } from "./preference-options.js";

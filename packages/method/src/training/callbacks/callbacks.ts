@@ -1,5 +1,5 @@
 import { AstraError, UsageError, type Json } from "@astra-rl/base";
-import { type Message, type Conversation } from "@astra-rl/lm";
+import type { Message, Conversation } from "@astra-rl/lm";
 import type { MetricsRecord, MetricValue } from "@astra-rl/records";
 import { messageOf, type Stateful } from "../../tree/index.js";
 import type { Experience, Logger, Progress } from "../index.js";

@@ -1,6 +1,6 @@
 import { UsageError } from "@astra-rl/base";
 import { messageOf, within } from "../../tree/index.js";
-import { type LoggedRun, type LoggedValues, type MetricsLogger } from "./metrics-logger.js";
+import type { LoggedRun, LoggedValues, MetricsLogger } from "./metrics-logger.js";
 
 export interface MetricsLoggersOptions {
   warn: (message: string) => void;

@@ -1,1 +1,1 @@
-export { type Accumulated } from "./ranks.js";
+export type { Accumulated } from "./ranks.js";
