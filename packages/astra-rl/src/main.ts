@@ -16,7 +16,7 @@ import {
   watchStandardStreams,
   type Streams,
 } from "@astra-rl/assembly/command";
-import { auditCommand, cardCommand, hardenCommand, replayCommand } from "@astra-rl/contrib/commands";
+import { CONTRIB_COMMANDS } from "@astra-rl/contrib/commands";
 import { printable } from "@astra-rl/report";
 import "./kinds.js";
 import { compareCommand } from "./commands/compare.js";
@@ -47,11 +47,8 @@ export const COMMANDS: readonly ((streams: Streams) => CommandUnknownOpts)[] = [
   gateCommand,
   reportCommand,
   viewCommand,
-  auditCommand,
   exportCommand,
-  cardCommand,
-  replayCommand,
-  hardenCommand,
+  ...CONTRIB_COMMANDS,
   rolloutCommand,
   logprobsCommand,
   generateCommand,
@@ -62,13 +59,7 @@ export const COMMANDS: readonly ((streams: Streams) => CommandUnknownOpts)[] = [
   setupCommand,
 ];
 
-/** Commands of `@astra-rl/contrib`. */
-const EXPERIMENTAL: ReadonlySet<(typeof COMMANDS)[number]> = new Set([
-  auditCommand,
-  cardCommand,
-  replayCommand,
-  hardenCommand,
-]);
+const EXPERIMENTAL: ReadonlySet<(typeof COMMANDS)[number]> = new Set(CONTRIB_COMMANDS);
 
 /**
  * Runs one command line; never throws.
