@@ -5,6 +5,7 @@ import ts from "typescript";
 import { defineConfig } from "vitest/config";
 import { ByProject } from "./scripts/by-project.js";
 import { emulatedTiles, hasInstructionSet } from "./scripts/emulated-tiles.mjs";
+import { isWithoutEngine } from "./scripts/packages.mjs";
 
 const source = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 
@@ -43,18 +44,6 @@ const [isolated, shared] = [true, false].map((isolate) =>
       ),
   ),
 ) as [string[], string[]];
-
-/** Packages that do not depend on the engine, whatever their tests import: the addon is out of their reach. */
-function isWithoutEngine(name: string): boolean {
-  const description = source(`packages/${name}/package.json`);
-  if (name === "torch" || !existsSync(description)) return false;
-  const { dependencies = {} } = JSON.parse(readFileSync(description, "utf8")) as {
-    dependencies?: Record<string, string>;
-  };
-  return Object.keys(dependencies)
-    .filter((each) => each.startsWith("@astra-rl/"))
-    .every((each) => isWithoutEngine(each.slice("@astra-rl/".length)));
-}
 
 /** Two projects: `name` of files that share a process, and `name isolated` of those that do not. */
 function projectsOf(
@@ -137,9 +126,8 @@ export default defineConfig({
               name,
               [`${folder}/**/*.test.ts`],
               [],
-              isWithoutEngine(name) && name !== "scripts" && name !== "viewer"
-                ? { ASTRA_TORCH_BUILD: source("no-engine") }
-                : {},
+              // The addon is out of their reach.
+              isWithoutEngine(name) ? { ASTRA_TORCH_BUILD: source("no-engine") } : {},
             ),
           ),
     pool: "forks",

@@ -23,25 +23,14 @@ import {
   writeFileSync,
 } from "node:fs";
 import { tmpdir } from "node:os";
-import { basename, dirname, join } from "node:path";
+import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { isWithoutEngine, PUBLISHED } from "./packages.mjs";
 import { onPath } from "../packages/torch/scripts/setup/command.mjs";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
-const readJson = (...parts) => JSON.parse(readFileSync(join(root, ...parts), "utf8"));
-/** The packages that are published. */
-const PACKAGES = readJson("package.json")
-  .workspaces.filter((path) => !readJson(path, "package.json").private)
-  .map((path) => basename(path));
 /** Those that do not depend on the engine. */
-const ENGINE_FREE = PACKAGES.filter(isWithoutEngine);
-function isWithoutEngine(name) {
-  if (name === "torch") return false;
-  const { dependencies = {} } = readJson("packages", name, "package.json");
-  return Object.keys(dependencies)
-    .filter((each) => each.startsWith("@astra-rl/"))
-    .every((each) => isWithoutEngine(each.slice("@astra-rl/".length)));
-}
+const ENGINE_FREE = PUBLISHED.filter(isWithoutEngine);
 const cold = process.argv.includes("--cold");
 const project = mkdtempSync(join(tmpdir(), "astra-rl-packed-"));
 const started = Date.now();
@@ -73,7 +62,7 @@ function check(condition, sentence) {
 }
 
 try {
-  const tarballs = PACKAGES.map((name) => {
+  const tarballs = PUBLISHED.map((name) => {
     const folder = join(root, "packages", name);
     const packed = JSON.parse(
       run(folder, npm, "pack", "--json", "--ignore-scripts", "--pack-destination", project),
@@ -105,7 +94,7 @@ try {
   const alone = join(project, "alone");
   mkdirSync(alone);
   writeFileSync(join(alone, "package.json"), '{ "name": "alone", "private": true, "type": "module" }\n');
-  const withoutEngine = PACKAGES.flatMap((name, at) => (ENGINE_FREE.includes(name) ? [tarballs[at]] : []));
+  const withoutEngine = PUBLISHED.flatMap((name, at) => (ENGINE_FREE.includes(name) ? [tarballs[at]] : []));
   run(
     alone,
     npm,

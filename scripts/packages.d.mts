@@ -1,0 +1,2 @@
+export const PUBLISHED: readonly string[];
+export function isWithoutEngine(name: string): boolean;

@@ -1,0 +1,26 @@
+/** The packages of the repository, as their package.json describe them. */
+import { readFileSync } from "node:fs";
+import { basename, dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const root = dirname(dirname(fileURLToPath(import.meta.url)));
+const readJson = (...parts) => JSON.parse(readFileSync(join(root, ...parts), "utf8"));
+
+/** Folders below packages/ of those that are published. */
+export const PUBLISHED = readJson("package.json")
+  .workspaces.filter((path) => !readJson(path, "package.json").private)
+  .map((path) => basename(path));
+
+/**
+ * Whether a published package works without the engine: neither it nor what it depends on is `torch`.
+ *
+ * @param {string} name of its folder
+ * @returns {boolean}
+ */
+export function isWithoutEngine(name) {
+  if (name === "torch" || !PUBLISHED.includes(name)) return false;
+  const { dependencies = {} } = readJson("packages", name, "package.json");
+  return Object.keys(dependencies)
+    .filter((each) => each.startsWith("@astra-rl/"))
+    .every((each) => isWithoutEngine(each.slice("@astra-rl/".length)));
+}
