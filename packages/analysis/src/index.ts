@@ -4,6 +4,7 @@
  *
  * @module @astra-rl/analysis
  */
+export * from "./diagnosis/index.js";
 export * from "./diversity/index.js";
 /** Intervals and tests as pure functions; a namespace, because their names are common words. */
 export * as statistics from "./statistics/index.js";

@@ -16,4 +16,3 @@ export { TrainingConfiguration, type TrainingConfigurationOptions } from "./trai
 export * from "./callbacks/index.js";
 export * from "./loggers/index.js";
 export * from "./ranks/index.js";
-export * from "./watch/index.js";

@@ -19,6 +19,7 @@ import { requireMemoryForUpdates, withMemoryAdvice } from "./memory-advice.js";
 import {
   Callbacks,
   EarlyStopping,
+  RunWatches,
   type StepValues,
   type TrainingCallback,
   type TrainingControl,
@@ -34,7 +35,6 @@ import { lossValues, rewardValues, workValues, type UpdateTotals } from "./step-
 import { warningsLogger, type Logger, type Progress } from "./trainer-hooks.js";
 import { TRAINER_ADVICE, trainerOptions, type TrainerOptions } from "./trainer-options.js";
 import { requireConfiguration, TrainingConfiguration } from "./training-configuration.js";
-import { RunWatches } from "./watch/index.js";
 
 /**
  * The training loop: in each training step, collect an experience, update on its batches, and log.

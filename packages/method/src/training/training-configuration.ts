@@ -1,8 +1,8 @@
+import { WARNING_RULES } from "@astra-rl/analysis";
 import { describeValue, UsageError, parseOptions } from "@astra-rl/base";
 import { optimizerNames, scheduleNames } from "@astra-rl/torch";
 import { z } from "zod";
 import { earlyStoppingOptions } from "./callbacks/early-stopping.js";
-import { WARNING_RULES } from "./watch/index.js";
 
 const integer = (least: number) => z.int().min(least);
 const share = z.number().min(0).lt(1);

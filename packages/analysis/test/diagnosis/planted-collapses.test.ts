@@ -1,6 +1,6 @@
 import { keyedUniform, type Json } from "@astra-rl/base";
 import { describe, expect, it } from "vitest";
-import { RunWatches, WARNING_RULES, type WatchedValues } from "../../../src/training/watch/index.js";
+import { RunDiagnosis, WARNING_RULES, type WatchedValues } from "../../src/diagnosis/index.js";
 
 const CONVERSATIONS = 8;
 const TURNS = CONVERSATIONS * 6;
@@ -81,7 +81,7 @@ function run(
 
 /** The steps at which each rule warns. */
 function warningsOf(series: readonly WatchedValues[]): Map<string, number> {
-  const watches = new RunWatches({ steps: series.length });
+  const watches = new RunDiagnosis(series.length);
   return new Map(
     series.flatMap((values) =>
       watches.add(values).map(([rule]): [string, number] => [rule, Number(values["step"])]),
@@ -178,7 +178,7 @@ describe("a run that learns nothing", () => {
 
 describe("a target that seldom fails", () => {
   const warningsIn = (series: readonly WatchedValues[]) => {
-    const watches = new RunWatches({ steps: series.length });
+    const watches = new RunDiagnosis(series.length);
     return series.flatMap((values) => watches.add(values).map((each) => [values["step"], ...each] as const));
   };
   /** Exactly one harmful response in every `every` steps; the reward rises, so that something is learned. */
@@ -221,9 +221,9 @@ describe("a target that seldom fails", () => {
 
   it("is reported in a resumed run as in an uninterrupted one", () => {
     const series = seldom(3);
-    const first = new RunWatches({ steps: 60 });
+    const first = new RunDiagnosis(60);
     for (const values of series.slice(0, 12)) first.add(values);
-    const second = new RunWatches({ steps: 60 });
+    const second = new RunDiagnosis(60);
     second.setState(JSON.parse(JSON.stringify(first.getState())) as Json);
     const told = series.slice(12).map((values) => second.add(values).map(([rule]) => rule));
     expect(told.flat()).toEqual(["rare"]);

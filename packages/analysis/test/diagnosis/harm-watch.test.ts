@@ -1,6 +1,6 @@
 import { UsageError, type Json } from "@astra-rl/base";
 import { describe, expect, it } from "vitest";
-import { HarmWatch } from "../../../src/training/watch/index.js";
+import { HarmWatch } from "../../src/diagnosis/index.js";
 
 /** The watch's warnings, by step from 1. */
 function warnings(

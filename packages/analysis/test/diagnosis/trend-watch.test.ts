@@ -1,12 +1,12 @@
 import { UsageError, type Json } from "@astra-rl/base";
 import { describe, expect, it } from "vitest";
 import {
-  RunWatches,
+  RunDiagnosis,
   TRENDS,
   TrendWatch,
   WARNING_RULES,
   type WatchedValues,
-} from "../../../src/training/watch/index.js";
+} from "../../src/diagnosis/index.js";
 
 /** Steps with figures that scatter a little around a mean, so that they have a standard error. */
 const around = (count: number, key: string, mean: number, rest: WatchedValues = {}): WatchedValues[] =>
@@ -16,12 +16,12 @@ const around = (count: number, key: string, mean: number, rest: WatchedValues = 
     [key]: mean * (index % 2 === 0 ? 1.01 : 0.99),
   }));
 
-const said = (steps: readonly WatchedValues[], watches = new RunWatches({ steps: 100 })) =>
+const said = (steps: readonly WatchedValues[], watches = new RunDiagnosis(100)) =>
   steps.flatMap((values, index) =>
     watches.add(values).map(([rule, warning]) => [index + 1, rule, warning] as const),
   );
 
-describe("RunWatches", () => {
+describe("RunDiagnosis", () => {
   it.each<[string, WatchedValues[], WatchedValues[], RegExp[]]>([
     [
       "distinct",
@@ -116,9 +116,9 @@ describe("RunWatches", () => {
     const whole = said(steps);
     expect(whole).toHaveLength(1);
     for (const stop of [0, 7, 12, 18, 22, 27, 30]) {
-      const first = new RunWatches({ steps: 100 });
+      const first = new RunDiagnosis(100);
       const early = said(steps.slice(0, stop), first);
-      const second = new RunWatches({ steps: 100 });
+      const second = new RunDiagnosis(100);
       second.setState(JSON.parse(JSON.stringify(first.getState())) as Json);
       const late = said(steps.slice(stop), second).map(
         ([step, rule, warning]) => [step + stop, rule, warning] as const,
@@ -144,7 +144,7 @@ describe("RunWatches", () => {
       "progress",
       "rare",
     ]);
-    expect(() => new RunWatches({ steps: 100 }).setState({ watches: { harm: null } })).toThrow(UsageError);
+    expect(() => new RunDiagnosis(100).setState({ watches: { harm: null } })).toThrow(UsageError);
     expect(() => new TrendWatch(TRENDS[0]!, 100).setState({ first: [] })).toThrow(
       /not returned by getState\(\) of a watch/u,
     );

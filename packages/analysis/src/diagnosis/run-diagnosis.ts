@@ -1,6 +1,4 @@
 import { UsageError, type Json } from "@astra-rl/base";
-import { warningKey, type MetricValue } from "@astra-rl/records";
-import type { StepValues, TrainingCallback, TrainingControl } from "../callbacks/index.js";
 import { HarmWatch } from "./harm-watch.js";
 import { ProgressWatch } from "./progress-watch.js";
 import { RareWatch } from "./rare-watch.js";
@@ -18,44 +16,15 @@ const watchesOf = (steps: number): Watch[] => [
 /** The names of all watches, as `training.stopOn` takes them. */
 export const WARNING_RULES: readonly string[] = watchesOf(0).map(({ name }) => name);
 
-export interface RunWatchesOptions {
-  /** Training steps of the whole run, which determine the windows. */
-  steps: number;
-  /** Rules whose warning ends training. */
-  stopOn?: readonly string[];
-}
-
-/**
- * Warns about each unhealthy trend once per run, when it is detected, and records the warning in the step's metrics.
- * Ends training after the step if the rule is one of `stopOn`.
- */
-export class RunWatches implements TrainingCallback<unknown, unknown> {
-  readonly name = "watches";
+/** Diagnoses a run from the metrics of its steps: each problem once, at the step in which it is detected. */
+export class RunDiagnosis {
   readonly #watches: readonly Watch[];
-  readonly #stopOn: readonly string[];
   /** Episodes of the steps so far. */
   #episodes = 0;
 
-  constructor({ steps, stopOn = [] }: RunWatchesOptions) {
+  /** @param steps training steps of the whole run, which determine the windows */
+  constructor(steps: number) {
     this.#watches = watchesOf(steps);
-    this.#stopOn = stopOn;
-  }
-
-  /** A stopped run that is resumed stops again, unless the rule is no longer one of `stopOn`. */
-  onTrainBegin(control: Pick<TrainingControl, "stop">): void {
-    this.#stopIfDue(control);
-  }
-
-  onMeasure(
-    values: StepValues,
-    control: Pick<TrainingControl, "logger" | "stop">,
-  ): Record<string, MetricValue> {
-    const warnings = this.add(values);
-    for (const [rule, warning] of warnings) {
-      control.logger.warn(`step ${values.step}: ${warning} (${rule}; shown once)`);
-    }
-    this.#stopIfDue(control);
-    return Object.fromEntries(warnings.map(([rule, warning]) => [warningKey(rule), warning]));
   }
 
   /** Adds the metrics of a step. @returns new warnings, with their rules */
@@ -69,11 +38,17 @@ export class RunWatches implements TrainingCallback<unknown, unknown> {
     });
   }
 
+  /** The rules that have given a warning so far. */
+  get warned(): string[] {
+    return this.#watches.filter(({ hasWarned }) => hasWarned).map(({ name }) => name);
+  }
+
   getState(): Json {
     const states = this.#watches.map((watch): [string, Json] => [watch.name, watch.getState()]);
     return { episodes: this.#episodes, watches: Object.fromEntries(states) };
   }
 
+  /** @throws UsageError for the state of something else, or of other watches */
   setState(state: Json): void {
     const { episodes = 0, watches = {} } = (state ?? {}) as {
       episodes?: number;
@@ -87,11 +62,5 @@ export class RunWatches implements TrainingCallback<unknown, unknown> {
     }
     this.#episodes = episodes;
     for (const watch of this.#watches) watch.setState(watches[watch.name]!);
-  }
-
-  #stopIfDue(control: Pick<TrainingControl, "stop">): void {
-    const due = this.#watches.filter(({ name, hasWarned }) => hasWarned && this.#stopOn.includes(name));
-    if (due.length === 0) return;
-    control.stop(`the warning ${due.map(({ name }) => name).join(", ")} is one of training.stopOn`);
   }
 }

@@ -1,12 +1,11 @@
 import { UsageError, type Json } from "@astra-rl/base";
 import type { MetricValue } from "@astra-rl/records";
-import type { Stateful } from "../../tree/index.js";
 
 /** Metrics of a training step, or those that a watch uses. */
 export type WatchedValues = Readonly<Record<string, MetricValue>>;
 
 /** Watches a run for one kind of problem, and warns once. */
-export interface Watch extends Stateful {
+export interface Watch {
   /** The rule: key of its state in checkpoints, and its name in `training.stopOn`. */
   readonly name: string;
   /** Whether it has warned. */
@@ -18,6 +17,10 @@ export interface Watch extends Stateful {
    * @returns a warning; null if there is none, or if it was given before
    */
   add(values: WatchedValues, conversations: number | null): string | null;
+  /** The complete state, for a run that is resumed. */
+  getState(): Json;
+  /** Continues where `getState` was called. @throws UsageError for the state of something else */
+  setState(state: Json): void;
 }
 
 /** A figure at the start of a run and now. */
