@@ -92,6 +92,19 @@ describe.each(packages)("the package $name", ({ folder, dependencies = {}, ...re
   });
 });
 
+test("each command that reads configurations knows the kinds of contrib", () => {
+  const commands = ["packages/astra-rl", "packages/contrib"]
+    .flatMap(sources)
+    .filter((path) => readFileSync(join(root, path), "utf8").includes("new Command("))
+    .map((path) => ({ path, imported: importsOf(path) }))
+    .filter(({ imported }) => imported.includes("@astra-rl/assembly"));
+  expect(commands.length).toBeGreaterThan(5);
+  const ignorant = commands.filter(
+    ({ imported }) => !imported.some((each) => /^(@astra-rl\/contrib|\.\.)\/kinds(\.js)?$/u.test(each)),
+  );
+  expect(ignorant.map(({ path }) => path)).toEqual([]);
+});
+
 /** The engine keeps the folders of the libraries that it stands for; what is not published is read by its authors. */
 const budgeted = packages
   .filter(({ name, ...rest }) => rest.private !== true && !["@astra-rl/torch", "@astra-rl/lm"].includes(name))

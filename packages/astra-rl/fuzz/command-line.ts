@@ -302,20 +302,19 @@ interface CommandFacts {
 }
 
 const silent = { stdout: { write: () => true }, stderr: { write: () => true } };
-const COMMANDS_OF = new Map<string, CommandFacts>(
-  COMMANDS.map((create) => create(silent)).map((command) => [
-    command.name(),
-    {
-      options: command.options.map((option) => ({
-        name: option.long!,
-        takesValue: option.required || option.optional,
-        choices: option.argChoices,
-      })),
-      required: command.options.filter((option) => option.mandatory).map((option) => option.long!),
-      takesConfiguration: command.registeredArguments.some((argument) => argument.name() === "config"),
-    },
-  ]),
-);
+const COMMANDS_OF = new Map<string, CommandFacts>();
+for (const [name, load] of Object.entries(COMMANDS)) {
+  const { options, registeredArguments } = (await load())(silent);
+  COMMANDS_OF.set(name, {
+    options: options.map((option) => ({
+      name: option.long!,
+      takesValue: option.required || option.optional,
+      choices: option.argChoices,
+    })),
+    required: options.filter((option) => option.mandatory).map((option) => option.long!),
+    takesConfiguration: registeredArguments.some((argument) => argument.name() === "config"),
+  });
+}
 
 async function runCase(command: string, seed: number): Promise<Report> {
   const args = commandLine(command, new Random(seed));

@@ -10,7 +10,7 @@ import { hostname, tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
-import { explain } from "@astra-rl/assembly/command";
+import { explain } from "@astra-rl/assembly/program";
 import { parseConfiguration, parseOverride } from "@astra-rl/assembly";
 import { Scorer, type ScoreOutcome } from "@astra-rl/method";
 import { checkNewRunFolder, LOCK_FILE, RunLock, takeRunFolder } from "@astra-rl/records";

@@ -4,7 +4,7 @@
  *
  * @module astra-rl
  */
-import "./kinds.js";
+import "@astra-rl/contrib/kinds";
 
 export {
   AstraError,
@@ -31,6 +31,7 @@ export {
   ngramCounts,
   objectOption,
   oneOf,
+  packageVersion,
   parseLine,
   parseOptions,
   plainText,

@@ -5,8 +5,8 @@ import {
   InvalidArgumentError,
   type CommandUnknownOpts,
 } from "@commander-js/extra-typings";
-import { distributed } from "@astra-rl/torch";
-import { packageVersion } from "@astra-rl/assembly";
+import { rank } from "@astra-rl/torch/distributed";
+import { packageVersion } from "@astra-rl/base";
 import {
   EndedTogetherError,
   explain,
@@ -15,60 +15,52 @@ import {
   setProgram,
   watchStandardStreams,
   type Streams,
-} from "@astra-rl/assembly/command";
+} from "@astra-rl/assembly/program";
 import { CONTRIB_COMMANDS } from "@astra-rl/contrib/commands";
 import { printable } from "@astra-rl/report";
-import "./kinds.js";
-import { compareCommand } from "./commands/compare.js";
 import { completionCommand } from "./commands/completion.js";
-import { demoCommand } from "./commands/demo.js";
-import { doctorCommand } from "./commands/doctor.js";
-import { evalCommand } from "./commands/eval.js";
-import { exportCommand } from "./commands/export.js";
-import { gateCommand } from "./commands/gate.js";
-import { initCommand } from "./commands/init.js";
-import { reportCommand } from "./commands/report.js";
-import { rolloutCommand } from "./commands/rollout.js";
-import { searchCommand } from "./commands/search.js";
-import { serveCommand } from "./commands/serve.js";
-import { setupCommand } from "./commands/setup.js";
-import { encodeCommand, generateCommand, logprobsCommand, scoreCommand } from "./commands/text-commands.js";
-import { trainCommand } from "./commands/train.js";
-import { viewCommand } from "./commands/view.js";
 
-/** In the order of the help. */
-export const COMMANDS: readonly ((streams: Streams) => CommandUnknownOpts)[] = [
-  demoCommand,
-  initCommand,
-  trainCommand,
-  searchCommand,
-  evalCommand,
-  compareCommand,
-  gateCommand,
-  reportCommand,
-  viewCommand,
-  exportCommand,
-  ...CONTRIB_COMMANDS,
-  rolloutCommand,
-  logprobsCommand,
-  generateCommand,
-  scoreCommand,
-  encodeCommand,
-  serveCommand,
-  doctorCommand,
-  setupCommand,
-];
-
-const EXPERIMENTAL: ReadonlySet<(typeof COMMANDS)[number]> = new Set(CONTRIB_COMMANDS);
+type MakeCommand = (streams: Streams) => CommandUnknownOpts;
 
 /**
- * Runs one command line; never throws.
+ * Loads each command, in the order of the help. Modules take longer to load than most commands run, so that only the named
+ * command is loaded, and all of them for the help.
+ */
+export const COMMANDS: Readonly<Record<string, () => Promise<MakeCommand>>> = {
+  demo: async () => (await import("./commands/demo.js")).demoCommand,
+  init: async () => (await import("./commands/init.js")).initCommand,
+  train: async () => (await import("./commands/train.js")).trainCommand,
+  search: async () => (await import("./commands/search.js")).searchCommand,
+  eval: async () => (await import("./commands/eval.js")).evalCommand,
+  compare: async () => (await import("./commands/compare.js")).compareCommand,
+  gate: async () => (await import("./commands/gate.js")).gateCommand,
+  report: async () => (await import("./commands/report.js")).reportCommand,
+  view: async () => (await import("./commands/view.js")).viewCommand,
+  export: async () => (await import("./commands/export.js")).exportCommand,
+  ...CONTRIB_COMMANDS,
+  rollout: async () => (await import("./commands/rollout.js")).rolloutCommand,
+  logprobs: async () => (await import("./commands/text-commands.js")).logprobsCommand,
+  generate: async () => (await import("./commands/text-commands.js")).generateCommand,
+  score: async () => (await import("./commands/text-commands.js")).scoreCommand,
+  encode: async () => (await import("./commands/text-commands.js")).encodeCommand,
+  serve: async () => (await import("./commands/serve.js")).serveCommand,
+  doctor: async () => (await import("./commands/doctor.js")).doctorCommand,
+  setup: async () => (await import("./commands/setup.js")).setupCommand,
+};
+
+/**
+ * Runs one command line. Throws only if a module cannot be loaded.
  *
  * @param args arguments without node and the script
  * @returns the exit code
  */
 export async function main(args: readonly string[], streams: Streams = process): Promise<number> {
   return codeAfterWriting(await run(args, streams));
+}
+
+/** What the arguments need: the command that they name, and every command where they name none. */
+function needed([name]: readonly string[]): readonly (() => Promise<MakeCommand>)[] {
+  return name !== undefined && Object.hasOwn(COMMANDS, name) ? [COMMANDS[name]!] : Object.values(COMMANDS);
 }
 
 async function run(args: readonly string[], streams: Streams): Promise<number> {
@@ -79,13 +71,9 @@ async function run(args: readonly string[], streams: Streams): Promise<number> {
     .version(packageVersion)
     .showSuggestionAfterError()
     .configureHelp({ sortSubcommands: false });
-  const experimental: string[] = [];
-  for (const create of COMMANDS) {
-    const command = create(streams);
-    program.addCommand(command);
-    if (EXPERIMENTAL.has(create)) experimental.push(command.name());
-  }
-  program.addHelpText("after", `\nExperimental: ${experimental.join(", ")}; train --seeds and --grid.`);
+  for (const make of await Promise.all(needed(args).map((load) => load()))) program.addCommand(make(streams));
+  const experimental = Object.keys(CONTRIB_COMMANDS).join(", ");
+  program.addHelpText("after", `\nExperimental: ${experimental}; train --seeds and --grid.`);
   program.addCommand(completionCommand(streams, () => program.commands));
   for (const command of [program, ...program.commands]) {
     command.exitOverride().configureOutput({
@@ -108,8 +96,7 @@ async function run(args: readonly string[], streams: Streams): Promise<number> {
     }
     if (error instanceof EndedTogetherError) return error.code;
     const { code, line } = explain(error);
-    const rank = distributed.rank();
-    streams.stderr.write(`astra-rl${rank === 0 ? "" : ` (rank ${rank})`}: ${line}\n`);
+    streams.stderr.write(`astra-rl${rank() === 0 ? "" : ` (rank ${rank()})`}: ${line}\n`);
     if (process.env.ASTRA_RL_DEBUG && error instanceof Error) streams.stderr.write(`${error.stack}\n`);
     return code;
   }

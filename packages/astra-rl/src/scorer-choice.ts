@@ -10,7 +10,7 @@ import {
   makeScorer,
   readScorerSpec,
 } from "@astra-rl/assembly";
-import type { Output } from "@astra-rl/assembly/command";
+import type { Output } from "@astra-rl/assembly/program";
 import type { KindSection } from "@astra-rl/method";
 
 /** The scorers that `astra-rl init` offers. */

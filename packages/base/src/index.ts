@@ -19,3 +19,4 @@ export * from "./files/index.js";
 export * from "./net/index.js";
 export * from "./options/index.js";
 export * from "./text/index.js";
+export { packageVersion } from "./version.js";

@@ -1,15 +1,13 @@
 /**
- * The experimental commands, and the options of sweeps.
+ * The experimental commands.
  *
  * @module @astra-rl/contrib/commands
  */
-import { auditCommand } from "./audit/audit-command.js";
-import { cardCommand } from "./card/card-command.js";
-import { hardenCommand } from "./harden/harden-command.js";
-import { replayCommand } from "./replay/replay-command.js";
 
-/** In the order of the help. */
-export const CONTRIB_COMMANDS = [auditCommand, cardCommand, replayCommand, hardenCommand] as const;
-
-export { checkpointFormat, writeCard } from "./card/card-command.js";
-export { gridOption, runSweep, seedsOption, settingsOf } from "./sweep/sweep-command.js";
+/** Loads each command, in the order of the help. */
+export const CONTRIB_COMMANDS = {
+  audit: async () => (await import("./audit/audit-command.js")).auditCommand,
+  card: async () => (await import("./card/card-command.js")).cardCommand,
+  replay: async () => (await import("./replay/replay-command.js")).replayCommand,
+  harden: async () => (await import("./harden/harden-command.js")).hardenCommand,
+};

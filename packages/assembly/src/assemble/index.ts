@@ -18,7 +18,6 @@ export {
   describeMeasured,
   engineChange,
   modelIdentity,
-  packageVersion,
   recordSession,
   recordStop,
   type MeasuredOptions,

@@ -5,7 +5,7 @@ import { hostname, cpus } from "node:os";
 import { extname, join } from "node:path";
 import { resolveCheckpoint, resolveTokenizer, TOKENIZER_FILES, type HubOptions } from "@astra-rl/lm";
 import { distributed, engineInformation } from "@astra-rl/torch";
-import { explainDiskErrors, fileDigest, makeFolder, writeFileAtomic } from "@astra-rl/base";
+import { explainDiskErrors, fileDigest, makeFolder, packageVersion, writeFileAtomic } from "@astra-rl/base";
 import {
   parseRunRecord,
   stringifyRunRecord,
@@ -38,12 +38,6 @@ const SMALL = 1 << 20;
 
 /** The files of a checkpoint that loading may use. */
 const CHECKPOINT_FILE = /\.(json|safetensors|bin|txt|model|jinja)$/;
-
-export const { version: packageVersion } = JSON.parse(
-  readFileSync(new URL("../../package.json", import.meta.url), "utf8"),
-) as {
-  version: string;
-};
 
 /**
  * Records a process in `run.json`: date, command and machine. The first time it also records the SHA-256 of models,

@@ -18,8 +18,8 @@ import {
 import type { Configuration } from "../configuration/index.js";
 import type { Prompt } from "../datasets/index.js";
 import type { PromptSplit } from "../embedded/index.js";
-import { NoVerdictError } from "./exit.js";
-import type { Output } from "./output.js";
+import { NoVerdictError } from "../program/exit.js";
+import type { Output } from "../program/output.js";
 import { Progress } from "./progress.js";
 
 /** Evaluates the system of a configuration and shows progress. */

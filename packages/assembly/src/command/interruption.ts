@@ -1,6 +1,6 @@
 import { AstraError } from "@astra-rl/base";
 import { distributed, endOnSecondSignal } from "@astra-rl/torch";
-import type { Output } from "./output.js";
+import type { Output } from "../program/output.js";
 
 /** Thrown if a run was stopped between two steps. */
 export class StoppedError extends AstraError {

@@ -3,7 +3,7 @@ import type { AnswerJournal } from "@astra-rl/http";
 import type { ServerRecord } from "@astra-rl/records";
 import { keepAnswers, modelFormats, probeServers, type ModelFormats } from "../assemble/index.js";
 import type { Prompt } from "../datasets/index.js";
-import type { Output } from "./output.js";
+import type { Output } from "../program/output.js";
 
 /**
  * Reports how the models of a system read conversations, and how their servers behave, before anything is generated.

@@ -1,8 +1,7 @@
 import { existsSync } from "node:fs";
-import { InvalidArgumentError, Option } from "@commander-js/extra-typings";
+import { Option } from "@commander-js/extra-typings";
 import { isModelId, type HubOptions } from "@astra-rl/lm";
-import { UsageError, deviceSchema, inputSchema, requirement } from "@astra-rl/base";
-import { z } from "zod";
+import { UsageError, deviceSchema } from "@astra-rl/base";
 import { checkWindows } from "../assemble/index.js";
 import {
   configuredModels,
@@ -11,21 +10,8 @@ import {
   type Configuration,
   type Override,
 } from "../configuration/index.js";
-import type { Output } from "./output.js";
-
-/** Parses an option's value with a number or string schema. */
-export const checked =
-  <T>(schema: z.ZodType<T>) =>
-  (text: string): T => {
-    const value = schema instanceof z.ZodNumber ? (text.trim() === "" ? NaN : Number(text)) : text;
-    const result = schema.safeParse(value);
-    if (result.success) return result.data;
-    throw new InvalidArgumentError(`It ${requirement(result.error.issues[0]!, inputSchema(schema), value)}.`);
-  };
-
-/** Parses the value of an option that is an integer of at least `least`. */
-export const wholeNumber = (least: number, most = Number.MAX_SAFE_INTEGER) =>
-  checked(z.int().min(least).max(most));
+import { checked, repeated } from "../program/option-values.js";
+import type { Output } from "../program/output.js";
 
 export const deviceOption = () =>
   new Option("--device <name>", "cpu, cuda or cuda:N").default("cpu").argParser(checked(deviceSchema));
@@ -35,13 +21,6 @@ export const dtypeOption = () =>
   new Option("--dtype <name>", "number format of the weights")
     .choices(["float32", "bfloat16"])
     .default("float32" as const);
-
-export const quietOption = () => new Option("--quiet", "results and errors only").default(false);
-
-/** Collects the values of an option that may be repeated. */
-export const repeated =
-  <T>(parse: (text: string) => T) =>
-  (text: string, before: T[] | undefined): T[] => [...(before ?? []), parse(text)];
 
 /** `--set a.b=c`, which may be repeated. */
 export const setOption = () =>

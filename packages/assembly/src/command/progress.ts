@@ -1,7 +1,7 @@
 import type { MetricsRecord } from "@astra-rl/records";
 import { percent, plain } from "@astra-rl/report";
 import type { Progress as TrainerProgress } from "@astra-rl/method";
-import type { Output } from "./output.js";
+import type { Output } from "../program/output.js";
 import { numberOr, TrainingPanel } from "./training-panel.js";
 
 export interface ProgressOptions {

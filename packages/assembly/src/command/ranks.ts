@@ -2,14 +2,13 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { createServer, type AddressInfo } from "node:net";
 import { distributed } from "@astra-rl/torch";
-import { UsageError } from "@astra-rl/base";
+import { packageVersion, UsageError } from "@astra-rl/base";
 import { Option, type CommandUnknownOpts } from "@commander-js/extra-typings";
-import { packageVersion } from "../assemble/index.js";
-import { exitOf, programScript } from "./child.js";
-import { EndedTogetherError, EXIT, explain, NoVerdictError } from "./exit.js";
+import { exitOf, programScript } from "../program/child.js";
+import { EndedTogetherError, EXIT, explain, NoVerdictError } from "../program/exit.js";
 import { StoppedError } from "./interruption.js";
-import { wholeNumber } from "./options.js";
-import type { Output } from "./output.js";
+import { wholeNumber } from "../program/option-values.js";
+import type { Output } from "../program/output.js";
 
 export const processesOption = () =>
   new Option(

@@ -1,6 +1,6 @@
 import type { Graph, Node, TrainingCallback } from "@astra-rl/method";
 import { plain, visible } from "@astra-rl/report";
-import type { Output } from "./output.js";
+import type { Output } from "../program/output.js";
 
 const LONGEST = 300;
 

@@ -11,7 +11,7 @@ import {
 import type { Configuration } from "../configuration/index.js";
 import { StoppedError, StoppedWaitingError, stoppedLine } from "./interruption.js";
 import { downloadNotes } from "./options.js";
-import type { Output } from "./output.js";
+import type { Output } from "../program/output.js";
 import { trainingProgress } from "./progress.js";
 import { sampleConversations } from "./sample-conversation.js";
 

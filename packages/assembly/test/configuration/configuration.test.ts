@@ -1,5 +1,5 @@
 // The kinds of contrib are registered by astra-rl.
-import "../../../astra-rl/src/kinds.js";
+import "@astra-rl/contrib/kinds";
 import { execFileSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

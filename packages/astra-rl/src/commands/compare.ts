@@ -2,7 +2,7 @@ import { Command } from "@commander-js/extra-typings";
 import { compareAll, type LabelledEvaluation } from "@astra-rl/analysis";
 import { doubtsOfEvaluation, doubtsOfFigures } from "@astra-rl/records";
 import { compareTable, rewardHack, tableLines, tableMarkdown, transferTable } from "@astra-rl/report";
-import { NoVerdictError, readEvaluation, createOutput, type Streams } from "@astra-rl/assembly/command";
+import { NoVerdictError, readEvaluation, createOutput, type Streams } from "@astra-rl/assembly/program";
 
 /** `astra-rl compare A B…`: evaluations of the same prompts, with paired differences from the first. */
 export function compareCommand(streams: Streams) {

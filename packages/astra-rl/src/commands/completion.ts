@@ -1,5 +1,5 @@
 import { Argument, Command, type CommandUnknownOpts } from "@commander-js/extra-typings";
-import { createOutput, type Streams } from "@astra-rl/assembly/command";
+import { createOutput, type Streams } from "@astra-rl/assembly/program";
 
 const SHELLS = ["bash", "zsh", "fish"] as const;
 

@@ -20,17 +20,19 @@ import {
 } from "@astra-rl/assembly";
 import {
   evaluate,
-  NoVerdictError,
   stopOnInterrupt,
-  quietOption,
   setOption,
-  wholeNumber,
-  createOutput,
   duration,
   requireAlone,
   trainFollowed,
-  type Streams,
 } from "@astra-rl/assembly/command";
+import {
+  NoVerdictError,
+  quietOption,
+  wholeNumber,
+  createOutput,
+  type Streams,
+} from "@astra-rl/assembly/program";
 import { compareEvaluations } from "@astra-rl/analysis";
 import {
   doubtsOfEvaluation,
@@ -43,7 +45,8 @@ import {
   type RunLock,
 } from "@astra-rl/records";
 import { comparisonReport, htmlReport, readReport } from "@astra-rl/report";
-import { writeCard } from "@astra-rl/contrib/commands";
+import { writeCard } from "@astra-rl/contrib/training";
+import "@astra-rl/contrib/kinds";
 
 /** `astra-rl demo`: the full pipeline on the embedded world, from an untrained tester to a before/after table. */
 export function demoCommand(streams: Streams) {

@@ -1,7 +1,7 @@
 import { hostname } from "node:os";
 import { availableMemory, distributed, engineInformation, ones, scope } from "@astra-rl/torch";
 import { table } from "@astra-rl/report";
-import type { Output } from "@astra-rl/assembly/command";
+import type { Output } from "@astra-rl/assembly/program";
 
 const NUMBERS = 25_000_000;
 const TIMES = 5;

@@ -10,13 +10,8 @@ import {
   type DType,
 } from "@astra-rl/torch";
 import { fastestTypes } from "@astra-rl/method";
-import {
-  createOutput,
-  inProcesses,
-  processesOption,
-  type Output,
-  type Streams,
-} from "@astra-rl/assembly/command";
+import { inProcesses, processesOption } from "@astra-rl/assembly/command";
+import { createOutput, type Output, type Streams } from "@astra-rl/assembly/program";
 import { measureConnection, showConnection } from "./diagnose-ranks.js";
 import { diagnose, type EngineFacts, type Facts } from "./diagnosis.js";
 

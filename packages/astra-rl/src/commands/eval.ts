@@ -15,25 +15,28 @@ import {
 import {
   evaluate,
   showEvaluation,
-  writeResult,
   introduceModels,
   keepAnswersOf,
   downloadNotes,
-  quietOption,
   readCommandConfiguration,
   setOption,
   testerOption,
-  createOutput,
   inProcesses,
   processesOption,
   requireSame,
+} from "@astra-rl/assembly/command";
+import {
+  writeResult,
+  quietOption,
+  createOutput,
   type Output,
   type Streams,
-} from "@astra-rl/assembly/command";
+} from "@astra-rl/assembly/program";
 import type { System } from "@astra-rl/method";
 import type { AnswerJournal } from "@astra-rl/http";
 import { stringifyEvaluation } from "@astra-rl/records";
 import { repeatsAdvice } from "@astra-rl/report";
+import "@astra-rl/contrib/kinds";
 
 const declared = () =>
   new Command("eval")

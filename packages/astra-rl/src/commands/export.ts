@@ -16,7 +16,7 @@ import {
 } from "@astra-rl/report/export";
 import { linesOf, readReport } from "@astra-rl/report";
 import { parseGraphRecord, type GraphRecord } from "@astra-rl/records";
-import { readEvaluation, writeResult, createOutput, type Streams } from "@astra-rl/assembly/command";
+import { readEvaluation, writeResult, createOutput, type Streams } from "@astra-rl/assembly/program";
 
 const FORMATS = [...(Object.keys(EXPORT_FORMATS) as ExportFormatName[]), "preferences"] as const;
 

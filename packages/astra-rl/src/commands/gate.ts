@@ -16,7 +16,7 @@ import {
   wholeNumber,
   createOutput,
   type Streams,
-} from "@astra-rl/assembly/command";
+} from "@astra-rl/assembly/program";
 
 /** A share such as 5% or 0.05. */
 function share(text: string): number {

@@ -13,8 +13,10 @@ import {
   isEmbedded,
   EMBEDDED_SCORER_LIMITS,
 } from "@astra-rl/assembly";
-import { noteHubModel, createOutput, type Output, type Streams } from "@astra-rl/assembly/command";
+import { noteHubModel } from "@astra-rl/assembly/command";
+import { createOutput, type Output, type Streams } from "@astra-rl/assembly/program";
 import type { KindSection } from "@astra-rl/method";
+import "@astra-rl/contrib/kinds";
 import { askForScorer, chosenScorer, isComplete, OFFERED_SCORERS } from "../scorer-choice.js";
 
 // The same relative path from src/commands and dist/commands.

@@ -10,7 +10,7 @@ import {
   type CsvTable,
 } from "@astra-rl/report";
 import type { ReportRecord } from "@astra-rl/records";
-import { writeResult, wholeNumber, createOutput, type Streams } from "@astra-rl/assembly/command";
+import { writeResult, wholeNumber, createOutput, type Streams } from "@astra-rl/assembly/program";
 
 const FORMATS = {
   html: htmlReport,

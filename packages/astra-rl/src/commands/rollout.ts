@@ -19,19 +19,22 @@ import {
 import {
   introduceModels,
   downloadNotes,
-  quietOption,
   readCommandConfiguration,
   setOption,
   testerOption,
-  wholeNumber,
-  createOutput,
   Progress,
   inProcesses,
   processesOption,
   requireSame,
+} from "@astra-rl/assembly/command";
+import {
+  quietOption,
+  wholeNumber,
+  createOutput,
   type Output,
   type Streams,
-} from "@astra-rl/assembly/command";
+} from "@astra-rl/assembly/program";
+import "@astra-rl/contrib/kinds";
 
 // Episodes per batch: enough to be efficient, few enough that lines appear regularly.
 const TOGETHER = 64;

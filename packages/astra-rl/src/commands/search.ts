@@ -22,25 +22,28 @@ import {
 import {
   evaluate,
   showEvaluation,
-  NoVerdictError,
-  writeResult,
   introduceModels,
   keepAnswersOf,
   downloadNotes,
-  quietOption,
   readCommandConfiguration,
   setOption,
-  wholeNumber,
-  createOutput,
   Progress,
   requireAlone,
+} from "@astra-rl/assembly/command";
+import {
+  NoVerdictError,
+  writeResult,
+  quietOption,
+  wholeNumber,
+  createOutput,
   type Output,
   type Streams,
-} from "@astra-rl/assembly/command";
+} from "@astra-rl/assembly/program";
 import { ReplayTester, type System } from "@astra-rl/method";
 import type { AnswerJournal } from "@astra-rl/http";
 import { stringifyEvaluation } from "@astra-rl/records";
 import { searchLines } from "@astra-rl/report";
+import "@astra-rl/contrib/kinds";
 
 const DEFAULT_QUERIES = 3600;
 /** A single probe succeeds most often, but reveals the least about a target. */

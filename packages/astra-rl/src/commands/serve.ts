@@ -17,16 +17,19 @@ import {
   downloadNotes,
   dtypeOption,
   noteHubModel,
-  quietOption,
   readCommandConfiguration,
+} from "@astra-rl/assembly/command";
+import {
+  quietOption,
   repeated,
   wholeNumber,
   createOutput,
   type Output,
   type Streams,
-} from "@astra-rl/assembly/command";
+} from "@astra-rl/assembly/program";
 import { ModelCache, DEFAULT_SAMPLING, type InferenceDType } from "@astra-rl/method";
 import { requireToken, serve, type ServedModel } from "@astra-rl/serve";
+import "@astra-rl/contrib/kinds";
 
 /** `--adapter NAME=FOLDER`, which may be repeated. */
 const adapterOption = () =>

@@ -13,21 +13,18 @@ import { AstraError, NotFiniteError, UsageError } from "@astra-rl/base";
 import { noGrad } from "@astra-rl/torch";
 import { z } from "zod";
 import { makeScorer, modelSource, readScorerSpec, generationSchema } from "@astra-rl/assembly";
+import { deviceOption, downloadNotes, dtypeOption, noteHubModel, Progress } from "@astra-rl/assembly/command";
 import {
   readJsonLines,
   checked,
-  deviceOption,
-  downloadNotes,
-  dtypeOption,
-  noteHubModel,
   quietOption,
   wholeNumber,
   createOutput,
-  Progress,
   type Output,
   type Streams,
-} from "@astra-rl/assembly/command";
+} from "@astra-rl/assembly/program";
 import { withMemoryAdvice } from "@astra-rl/method";
+import "@astra-rl/contrib/kinds";
 
 /** A command that maps each JSON line of its input to one JSON line. */
 interface TextCommand<Row, Flags> {

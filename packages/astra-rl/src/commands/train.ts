@@ -18,22 +18,24 @@ import {
 } from "@astra-rl/assembly";
 import {
   downloadNotes,
-  quietOption,
   readCommandConfiguration,
   setOption,
-  wholeNumber,
   stopOnInterrupt,
-  NoVerdictError,
   introduceModels,
   keepAnswersOf,
-  createOutput,
   inProcesses,
   processesOption,
   requireSame,
   trainFollowed,
+} from "@astra-rl/assembly/command";
+import {
+  quietOption,
+  wholeNumber,
+  NoVerdictError,
+  createOutput,
   type Output,
   type Streams,
-} from "@astra-rl/assembly/command";
+} from "@astra-rl/assembly/program";
 import {
   checkpointFormat,
   writeCard,
@@ -41,7 +43,7 @@ import {
   runSweep,
   seedsOption,
   settingsOf,
-} from "@astra-rl/contrib/commands";
+} from "@astra-rl/contrib/training";
 import type { System } from "@astra-rl/method";
 import type { AnswerJournal } from "@astra-rl/http";
 import {
@@ -59,6 +61,7 @@ import {
   type MetricsRecord,
 } from "@astra-rl/records";
 import { bestAdvice, foundReport, warningsLine } from "@astra-rl/report";
+import "@astra-rl/contrib/kinds";
 
 const declared = () =>
   new Command("train")

@@ -1,6 +1,6 @@
 import { Command } from "@commander-js/extra-typings";
 import { view } from "@astra-rl/report/view";
-import { quietOption, wholeNumber, createOutput, type Streams } from "@astra-rl/assembly/command";
+import { quietOption, wholeNumber, createOutput, type Streams } from "@astra-rl/assembly/program";
 
 /** `astra-rl view [DIR]`: a page over run folders, live while they are trained. */
 export function viewCommand(streams: Streams) {

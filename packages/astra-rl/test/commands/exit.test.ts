@@ -1,6 +1,6 @@
 import { AstraError, TorchError, UsageError } from "@astra-rl/base";
 import { expect, test } from "vitest";
-import { explain } from "@astra-rl/assembly/command";
+import { explain } from "@astra-rl/assembly/program";
 
 const systemError = (code: string, path?: string) => Object.assign(new Error(`${code}: x`), { code, path });
 

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { UsageError } from "@astra-rl/base";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { z } from "zod";
-import { readJsonLines } from "@astra-rl/assembly/command";
+import { readJsonLines } from "@astra-rl/assembly/program";
 
 const SHAPE = '{"text": …}';
 const SCHEMA = z.object({ text: z.string() });

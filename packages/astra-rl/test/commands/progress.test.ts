@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { createOutput, duration, Progress } from "@astra-rl/assembly/command";
+import { duration, Progress } from "@astra-rl/assembly/command";
+import { createOutput } from "@astra-rl/assembly/program";
 import type { MetricsRecord } from "@astra-rl/records";
 import { trainingProgress } from "../../../assembly/src/command/progress.js";
 import { captured } from "../support/captured.js";

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { Conversation, Message } from "@astra-rl/lm";
 import { Graph, Node } from "@astra-rl/method";
-import { createOutput } from "@astra-rl/assembly/command";
+import { createOutput } from "@astra-rl/assembly/program";
 import { sampleConversations } from "../../../assembly/src/command/sample-conversation.js";
 import { captured } from "../support/captured.js";
 

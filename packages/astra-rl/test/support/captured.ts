@@ -1,4 +1,4 @@
-import type { Streams } from "@astra-rl/assembly/command";
+import type { Streams } from "@astra-rl/assembly/program";
 
 /** Streams that keep what is written to them. */
 export function captured({ terminal = false, columns = 40, rows = 24 } = {}): {

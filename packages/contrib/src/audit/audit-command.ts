@@ -8,7 +8,7 @@ import {
   wholeNumber,
   createOutput,
   type Streams,
-} from "@astra-rl/assembly/command";
+} from "@astra-rl/assembly/program";
 import { auditEvaluation, auditItems } from "./audit-evaluation.js";
 import { auditReport } from "./audit-report.js";
 

@@ -4,7 +4,7 @@ import { Command } from "@commander-js/extra-typings";
 import { fileDigest, UsageError, writeFileAtomic } from "@astra-rl/base";
 import type { EvaluationRecord } from "@astra-rl/records";
 import { readReport } from "@astra-rl/report";
-import { readEvaluation, createOutput, type Streams } from "@astra-rl/assembly/command";
+import { readEvaluation, createOutput, type Streams } from "@astra-rl/assembly/program";
 import { testerCard } from "./tester-card.js";
 
 /** `astra-rl card RUN`: rewrites the card of a run's best tester. */

@@ -21,26 +21,25 @@ import {
   readConfiguration,
   type Configuration,
 } from "@astra-rl/assembly";
+import { stopOnInterrupt, downloadNotes, requireAlone } from "@astra-rl/assembly/command";
 import {
   runProgram,
   trainArguments,
   EXIT,
   readEvaluation,
-  stopOnInterrupt,
-  downloadNotes,
   quietOption,
   repeated,
   wholeNumber,
   createOutput,
-  requireAlone,
   type Output,
   type Streams,
-} from "@astra-rl/assembly/command";
+} from "@astra-rl/assembly/program";
 import { compareEvaluations } from "@astra-rl/analysis";
 import { ModelCache } from "@astra-rl/method";
 import type { EvaluationRecord } from "@astra-rl/records";
 import { hardenReport, type Hardened } from "./harden-report.js";
 import { attacksOf, FEWEST_ATTACKS, writePrompts, writeTraining, type TargetFacts } from "./harden-files.js";
+import "../kinds.js";
 
 /** Number of responses whose likelihood measures side effects. */
 const MOST_CONTROLS = 400;

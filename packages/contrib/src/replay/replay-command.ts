@@ -15,17 +15,14 @@ import {
 } from "@astra-rl/assembly";
 import {
   showEvaluation,
-  writeResult,
   introduceModels,
   downloadNotes,
-  quietOption,
   readCommandConfiguration,
   setOption,
-  createOutput,
   Progress,
   requireAlone,
-  type Streams,
 } from "@astra-rl/assembly/command";
+import { writeResult, quietOption, createOutput, type Streams } from "@astra-rl/assembly/program";
 import {
   ASTEvaluator,
   ReplayTester,
@@ -37,6 +34,7 @@ import {
 import { parseReplayBundle, type ReplayAttack } from "@astra-rl/report/export";
 import { visible } from "@astra-rl/report";
 import { stringifyEvaluation, type EvaluationRecord } from "@astra-rl/records";
+import "../kinds.js";
 
 /** `astra-rl replay BUNDLE CONFIG`: repeats found attacks against the target of a configuration. */
 export function replayCommand(streams: Streams) {

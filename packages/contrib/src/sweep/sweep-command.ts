@@ -11,7 +11,7 @@ import {
   NoVerdictError,
   repeated,
   type Output,
-} from "@astra-rl/assembly/command";
+} from "@astra-rl/assembly/program";
 import { statistics } from "@astra-rl/analysis";
 import { doubt, parseEvaluationLine, SEED_FIGURES, type Figure } from "@astra-rl/records";
 import { between, linesOf, table, written } from "@astra-rl/report";

@@ -8,7 +8,7 @@ import {
   type ReportEvaluation,
   type ReportRecord,
 } from "@astra-rl/records";
-import { csvOf } from "../export/index.js";
+import { csvOf } from "../export/csv.js";
 import { figureRows, testOf } from "./comparison-report.js";
 import { conversationLines, doubtLines, foundConversations } from "./conversations.js";
 import { plain, pValue, signed } from "./figures.js";

@@ -1,4 +1,4 @@
-import { distributed } from "@astra-rl/torch";
+import { launchedOptions } from "@astra-rl/torch/distributed";
 import { printable, visibleJson } from "@astra-rl/report";
 import { outliveStandardOutput } from "./standard-streams.js";
 
@@ -26,7 +26,7 @@ export function createOutput(
   streams: Streams,
   { quiet = false, mayOutlive, isRanked = false }: OutputOptions = {},
 ) {
-  const rank = isRanked ? (distributed.launchedOptions()?.rank ?? 0) : 0;
+  const rank = isRanked ? (launchedOptions()?.rank ?? 0) : 0;
   // Rank 0 prints everything.
   const { stdout, stderr }: Streams = rank > 0 ? { stdout: NOWHERE, stderr: NOWHERE } : streams;
   if (rank === 0 && mayOutlive !== undefined) outliveStandardOutput(mayOutlive);
