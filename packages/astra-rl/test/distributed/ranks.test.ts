@@ -115,14 +115,14 @@ describe("agreement of ranks", () => {
     // (2·0.1 + 6·0.02) / 8 = 0.04: over the limit for one share alone, and not for both.
     const rule = { value: 0.1, weight: 2, limit: 0.05 };
     const rest = { stop: { value: 0.02, weight: 6, limit: 0.05 }, isFinite: true };
-    expect(await outcomeOfRanks({ stop: rule, isFinite: true })).toBe("stopped");
+    expect(await outcomeOfRanks({ stop: rule, isFinite: true })).toBe("limit exceeded");
     gather([rest]);
     expect(await outcomeOfRanks({ stop: rule, isFinite: true })).toBe("added");
     gather([{ ...rest, stop: { ...rest.stop, value: 0.04 } }]);
-    expect(await outcomeOfRanks({ stop: rule, isFinite: true })).toBe("stopped");
+    expect(await outcomeOfRanks({ stop: rule, isFinite: true })).toBe("limit exceeded");
     // An empty share has no influence.
     gather([{ stop: false, isFinite: true }]);
-    expect(await outcomeOfRanks({ stop: rule, isFinite: true })).toBe("stopped");
+    expect(await outcomeOfRanks({ stop: rule, isFinite: true })).toBe("limit exceeded");
   });
 
   it("sums what each rank did, and counts once what all did together", async () => {

@@ -9,6 +9,10 @@ import type { UpdateTotals } from "./step-values.js";
 import type { Logger, Progress } from "./trainer-hooks.js";
 import type { TrainingConfiguration } from "./training-configuration.js";
 
+/** Factors on the learning rate after a step that exceeded the limit of its stop rule, and after any other step. */
+const [SLOWER, FASTER] = [2 / 3, 1.1] as const;
+const LEAST_FACTOR = 1 / 64;
+
 /** The updates of one training step: from the batches of an experience to gradients, summed over all ranks. */
 export abstract class GradientUpdates<S, A, Step, Batch> {
   abstract readonly configuration: TrainingConfiguration;
@@ -20,6 +24,13 @@ export abstract class GradientUpdates<S, A, Step, Batch> {
   /** Training steps completed. */
   protected stepsDone = 0;
   protected skippedInARow = 0;
+  /**
+   * Factor on the learning rate, at most 1. Ending the updates of a step bounds their number, not their size: once a single
+   * update exceeds the limit, every step does, and a run drifts away step by step. So the rate falls after such a
+   * step, and rises after others. As the adaptive rate of Rudin et al. (arXiv 2109.11978, table 4), which also rises above
+   * the configured rate.
+   */
+  protected rateFactor = 1;
 
   protected abstract report(progress: Pick<Progress, "phase" | "done" | "total">): void;
 
@@ -43,6 +54,7 @@ export abstract class GradientUpdates<S, A, Step, Batch> {
     const count = experience.epochs * Math.ceil(experience.epoch(0).length / size);
     let done = 0;
     let going = true;
+    let exceeded = false;
     for (let epoch = 0; epoch < experience.epochs && going; epoch++) {
       const batches = experience.epoch(epoch);
       if (batches.length > 0) totals.epochs += 1;
@@ -50,38 +62,45 @@ export abstract class GradientUpdates<S, A, Step, Batch> {
         this.report({ phase: "update", done, total: count });
         await nextTurn();
         const group = batches.slice(start, start + size);
-        going = await this.#learn(group, totals, this.stepsDone + (done + 0.5) / count);
+        const outcome = await this.#learn(group, totals, this.stepsDone + (done + 0.5) / count);
+        exceeded = outcome === "limit exceeded";
+        going = outcome === "added";
         done += 1;
       }
     }
+    this.rateFactor = exceeded
+      ? Math.max(LEAST_FACTOR, this.rateFactor * SLOWER)
+      : Math.min(1, this.rateFactor * FASTER);
     return totalsOfRanks(totals);
   }
 
   /**
-   * Accumulates the gradient of a group and applies it; returns false if the updates of this experience should stop.
+   * Accumulates the gradient of a group and applies it.
+   *
+   * @returns "added" if the updates of this experience continue
    */
   async #learn(
     group: readonly ExperienceBatch<Batch>[],
     totals: UpdateTotals,
     position: number,
-  ): Promise<boolean> {
+  ): Promise<Exclude<Accumulated, "not finite">> {
     const weights = await weightsOfRanks(group);
     const scale = weights.reduce((sum, weight) => sum + weight, 0);
     let batches = 0;
     let weight = 0;
-    let going = true;
+    let outcome: Exclude<Accumulated, "not finite"> = "added";
     for (const [index, batch] of group.entries()) {
       const result = await this.accumulate(batch, scale, totals);
       if (result === "not finite") {
         await this.skipUpdate(totals);
-        return true;
+        return "added";
       }
-      going = result !== "stopped";
-      if (!going) break;
+      outcome = result;
+      if (outcome !== "added") break;
       batches += 1;
       weight += weights[index]!;
     }
-    if (batches === 0) return going;
+    if (batches === 0) return outcome;
     if (weight > 0 && weight !== scale) {
       noGrad(() => {
         for (const { grad } of this.parameters) grad?.mul_(scale / weight);
@@ -95,13 +114,13 @@ export abstract class GradientUpdates<S, A, Step, Batch> {
     const norm = this.clipGradient();
     if (!Number.isFinite(norm)) {
       await this.skipUpdate(totals);
-      return going;
+      return outcome;
     }
     await this.applyUpdate(position);
     this.skippedInARow = 0;
     totals.norm += norm;
     totals.updates += 1;
-    return going;
+    return outcome;
   }
 
   /**

@@ -46,6 +46,8 @@ import { requireConfiguration, TrainingConfiguration } from "./training-configur
  *   a group has the gradient of one large batch, however its items are split.
  * - *Schedule.* Evaluated in training steps, at the middle of each update's share of its step, so that neither the
  *   first update of a warm-up nor the last of a decay has a factor of 0.
+ * - *Trust region.* After a step that exceeded the limit of its algorithm's stop rule, the learning rate is two thirds of
+ *   what it was, and rises by a tenth after each other step, up to the schedule's.
  * - *Non-finite gradients.* The update is skipped with a warning and counted in `updates/skipped`; weights and
  *   optimizer state do not change. After `nonFinite.stopAfter` consecutive skips, training fails with an error.
  *
@@ -194,6 +196,7 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
     return {
       step: this.stepsDone,
       skippedInARow: this.skippedInARow,
+      rateFactor: this.rateFactor,
       trainingSteps: this.configuration.trainingSteps,
       harness: this.harness.getState(),
       sampler: this.sampler.getState(),
@@ -209,6 +212,7 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
     this.callbacks.setState(state.callbacks);
     this.stepsDone = state.step;
     this.skippedInARow = state.skippedInARow;
+    this.rateFactor = state.rateFactor;
     if (state.trainingSteps === trainingSteps || schedule === "constant") return;
     this.logger.warn(
       `trainingSteps is now ${trainingSteps}, so the ${schedule} schedule continues at a different point`,
@@ -327,7 +331,7 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
    * @param position fractional training step of this update, for the schedule
    */
   protected override async applyUpdate(position: number): Promise<void> {
-    const factor = this.#schedule(position);
+    const factor = this.#schedule(position) * this.rateFactor;
     this.optimizer.groups.forEach((group, index) => (group.learningRate = this.#rates[index]! * factor));
     this.optimizer.step();
     if (this.optimizer instanceof ShardedOptimizer) await this.optimizer.synchronize();

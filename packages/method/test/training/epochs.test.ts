@@ -27,6 +27,8 @@ interface ImitationOptions {
   perToken?: boolean;
   /** Number of the batch, from 0, that requests a stop. */
   stopAt?: number;
+  /** Batches of a step until its measure exceeds the limit of a rule, for each step; 0 for never. */
+  exceedAt?: readonly number[];
 }
 
 /** Imitates every turn in proportion to its credit. */
@@ -36,6 +38,8 @@ class Imitation extends Algorithm<string, string, TextNode, Nodes> {
   readonly order: string[] = [];
   gradientsInPrepare = false;
   batches = 0;
+  /** Of all earlier experiences. */
+  batchesBefore = 0;
   constructor(
     readonly toy: BigramSystem,
     readonly options: ImitationOptions = {},
@@ -50,6 +54,7 @@ class Imitation extends Algorithm<string, string, TextNode, Nodes> {
   }
   override async prepare(steps: readonly TextNode[]): Promise<readonly TextNode[]> {
     this.prepared.push(steps);
+    this.batchesBefore = this.batches;
     this.gradientsInPrepare = scope(() => this.toy.table.mul(2).requiresGrad);
     return steps;
   }
@@ -60,7 +65,11 @@ class Imitation extends Algorithm<string, string, TextNode, Nodes> {
     return { nodes, tokens: tokensIn(nodes) };
   }
   override async step({ nodes, tokens }: Nodes): Promise<StepResult> {
-    const stop = this.batches++ === this.options.stopAt;
+    const { stopAt, exceedAt } = this.options;
+    const [batch, limit] = [this.batches++, exceedAt?.[this.prepared.length - 1] ?? 0];
+    const measured = batch - this.batchesBefore;
+    const rule = { value: limit > 0 ? measured / limit : 0, weight: 1, limit: 0.99 };
+    const stop = exceedAt === undefined ? batch === stopAt : rule;
     this.order.push(nodes.map((node) => node.probe).join());
     return scope(async () => {
       const table = await this.system.getTesterLogprobsAndValidate(
@@ -156,6 +165,28 @@ describe("epochs", () => {
     expectClose(rates, [0.125, 0.375, 0.625, 0.875, 1.125, 1.375, 1.625, 1.875]);
     trainer.dispose();
     system.dispose();
+  });
+
+  it("take smaller steps after those that exceeded the limit of a rule, and larger ones again after others", async () => {
+    const rates = async (exceedAt: readonly number[]) =>
+      (await run({ batchSize: 6, trainingSteps: exceedAt.length }, { exceedAt })).records.map(
+        (record) => Number(record["learning_rate"]) / 0.3,
+      );
+    // The rate of a step is known before the step that it follows ends.
+    expectClose(await rates([1, 2, 1, 0, 0]), [1, 2 / 3, 4 / 9, 8 / 27, (8 / 27) * 1.1]);
+    expectClose(await rates([1, 0, 0, 0, 0, 0, 0]), [
+      1,
+      2 / 3,
+      (2 / 3) * 1.1,
+      (2 / 3) * 1.1 ** 2,
+      (2 / 3) * 1.1 ** 3,
+      (2 / 3) * 1.1 ** 4,
+      1,
+    ]);
+    expectClose((await rates(Array.from({ length: 12 }, () => 1))).slice(-1), [1 / 64]);
+    // A stop without a rule says nothing of the size of updates.
+    const stopped = await run({ batchSize: 6, trainingSteps: 3 }, { stopAt: 1 });
+    expect(stopped.records.map((record) => record["learning_rate"])).toEqual([0.3, 0.3, 0.3]);
   });
 
   it("end at the batch that requests it, which is discarded, but not what was accumulated before", async () => {

@@ -258,7 +258,7 @@ describe("a resumed run", () => {
     await expect(train(folder, QUICK, { resume: true })).rejects.toThrow(`${path}: cannot be read as JSON`);
     writeFileSync(path, '{"version":1}');
     await expect(train(folder, QUICK, { resume: true })).rejects.toThrow(
-      `${path}: has version 1 but this release resumes only version 5`,
+      `${path}: has version 1 but this release resumes only version 6`,
     );
     writeFileSync(path, '{"version":5}');
     await expect(train(folder, QUICK, { resume: true })).rejects.toThrow(`${path}: step: `);

@@ -53,6 +53,7 @@ describe("a resumed run equals an uninterrupted one", () => {
         }),
       "kl/coefficient",
     ],
+    ["PPO whose updates exceed targetKL", (system) => new PPO(system, { targetKL: 1e-4 }), "learning_rate"],
     ["PPO with its defaults", (system) => new PPO(system), "kl/loss"],
     [
       "REINFORCE with a running mean",

@@ -4,7 +4,7 @@ import { UsageError, type Json } from "@astra-rl/base";
 import { z } from "zod";
 
 /** The version of `state/` that this release writes and reads. */
-export const STATE_VERSION = 5;
+export const STATE_VERSION = 6;
 
 const json = z.json() as unknown as z.ZodType<Json>;
 
@@ -19,6 +19,8 @@ const trainerStateSchema = z.object({
   step: z.int().nonnegative(),
   /** Consecutive skipped updates up to this step. */
   skippedInARow: z.int().nonnegative(),
+  /** Factor on the learning rate that keeps steps within the limit of a stop rule. */
+  rateFactor: z.number().positive().max(1),
   /** Total steps of the run, on which a schedule depends. */
   trainingSteps: z.int().nonnegative(),
   harness: z.object({

@@ -5,8 +5,8 @@ import type { ExperienceBatch, UpdateTotals } from "../index.js";
 
 // How the ranks of a run agree. In a single process, each function returns that process's value.
 
-/** Outcome of a batch: gradient added, updates of the experience stopped, or loss not finite. */
-export type Accumulated = "added" | "stopped" | "not finite";
+/** Outcome of a batch: gradient added, updates of the experience ended (by a rule's limit or otherwise), or loss not finite. */
+export type Accumulated = "added" | "limit exceeded" | "stopped" | "not finite";
 
 /** Whether the value is true on any rank. */
 export async function anyRank(value: boolean): Promise<boolean> {
@@ -30,7 +30,8 @@ export async function outcomeOfRanks(own: {
   const mean = rules.reduce((sum, rule) => sum + rule.weight * rule.value, 0) / weight;
   // A single value is compared unweighted: weighting may round it.
   const exceeds = weight > 0 && (rules.length === 1 ? rules[0]!.value : mean) > rules[0]!.limit;
-  if (exceeds || all.some(({ stop }) => stop === true)) return "stopped";
+  if (exceeds) return "limit exceeded";
+  if (all.some(({ stop }) => stop === true)) return "stopped";
   return all.every(({ isFinite }) => isFinite) ? "added" : "not finite";
 }
 
