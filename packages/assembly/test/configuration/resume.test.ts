@@ -23,7 +23,6 @@ const FREE = [
   "training.keepTokens",
   "training.tensorboard",
   "training.nonFinite.stopAfter",
-  "training.shardOptimizer",
   "training.earlyStopping.metric",
   "training.earlyStopping.patience",
   "training.earlyStopping.mode",

@@ -20,8 +20,7 @@ import {
   reduceGradients,
   sumOfRanks,
   totalsOfRanks,
-} from "../../../method/src/training/ranks/ranks.js";
-import { ownersOf } from "../../../method/src/training/ranks/sharded-optimizer.js";
+} from "../../../method/src/training/ranks.js";
 
 afterEach(() => vi.restoreAllMocks());
 
@@ -210,23 +209,5 @@ describe("graphs from another rank", () => {
     expect(graphs.map(({ episode }) => episode)).toEqual([0, 1]);
     for (const { children } of graphs) expect(children[0]).toBeInstanceOf(Marked);
     expect(about).toEqual(["of this", "of the other"]);
-  });
-});
-
-describe("owners of parameters", () => {
-  const sized = (sizes: number[]) => sizes.map((size) => ({ numel: () => size }));
-
-  it("have about the same number of bytes", () => {
-    const sizes = [1000, 10, 300, 300, 300, 90, 5];
-    const owners = ownersOf(sized(sizes), 2);
-    const loads = [0, 1].map((rank) =>
-      sizes.reduce((sum, size, at) => sum + (owners[at] === rank ? size : 0), 0),
-    );
-    expect(Math.abs(loads[0]! - loads[1]!)).toBeLessThanOrEqual(10);
-    expect(ownersOf(sized(sizes), 2)).toEqual(owners);
-  });
-
-  it("can have none, if there are more ranks than parameters", () => {
-    expect(new Set(ownersOf(sized([4, 4]), 8))).toEqual(new Set([0, 1]));
   });
 });

@@ -1,5 +1,5 @@
 import { spawn, type ChildProcess } from "node:child_process";
-import { cpSync, existsSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -197,19 +197,6 @@ describe("a run of several processes", () => {
     expect(three.code).toBe(0);
     expect(metricsOf(folder).map(({ step }) => step)).toEqual([1, 2, 3, 4]);
     expect(metricsOf(folder).map(({ episodes }) => episodes)).toEqual([6, 12, 18, 24]);
-  });
-
-  it("divides the optimizer's state with the same result, and resumes it undivided", async () => {
-    const divided = ["--processes", "2", "--set", "training.shardOptimizer=true"];
-    const folder = await train(file, "divided", ...divided, "--set", "training.trainingSteps=4");
-    cpSync(folder, `${folder}-alone`, { recursive: true });
-    await train(file, "divided", ...divided, "--resume");
-    expect(weightsOf(folder).equals(weightsOf(whole))).toBe(true);
-    const state = (of: string) =>
-      readFileSync(join(of, "checkpoints", "last", "state", "optimizer.safetensors"));
-    expect(state(folder).equals(state(whole))).toBe(true);
-    const { code } = await run("train", file, "--run-dir", `${folder}-alone`, "--quiet", "--resume");
-    expect(code).toBe(0);
   });
 
   it("stops cleanly at Ctrl-C of one rank, after the same step", async () => {

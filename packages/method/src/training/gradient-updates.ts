@@ -3,8 +3,7 @@ import { clipGradNorm_, distributed, noGrad, scope, type Optimizer, type Tensor 
 import { nextTurn } from "../tree/index.js";
 import type { Experience, ExperienceBatch } from "./experience.js";
 import type { Harness } from "./harness.js";
-import { outcomeOfRanks, reduceGradients, totalsOfRanks, weightsOfRanks } from "./ranks/ranks.js";
-import type { Accumulated } from "./ranks/index.js";
+import { outcomeOfRanks, reduceGradients, totalsOfRanks, weightsOfRanks, type Accumulated } from "./ranks.js";
 import type { UpdateTotals } from "./step-values.js";
 import type { Logger, Progress } from "./trainer-hooks.js";
 import type { TrainingConfiguration } from "./training-configuration.js";

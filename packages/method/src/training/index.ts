@@ -15,4 +15,4 @@ export { Trainer } from "./trainer.js";
 export { TrainingConfiguration, type TrainingConfigurationOptions } from "./training-configuration.js";
 export * from "./callbacks/index.js";
 export * from "./loggers/index.js";
-export * from "./ranks/index.js";
+export type { Accumulated } from "./ranks.js";

@@ -1,4 +1,4 @@
-import { AstraError, NotFiniteError, UsageError, parseOptions, type Json } from "@astra-rl/base";
+import { AstraError, NotFiniteError, parseOptions, type Json } from "@astra-rl/base";
 import {
   createSchedule,
   distributed,
@@ -10,7 +10,7 @@ import {
 } from "@astra-rl/torch";
 import type { Message, Conversation } from "@astra-rl/lm";
 import { metricsRecord, type MetricValue, type TrainerState } from "@astra-rl/records";
-import { nextTurn, NotFiniteContractError, overrides } from "../tree/index.js";
+import { nextTurn, NotFiniteContractError } from "../tree/index.js";
 import type { Algorithm, LearningRateGroup } from "../algorithm/index.js";
 import type { Sampler } from "../sampler/index.js";
 import type { System } from "../system/index.js";
@@ -29,8 +29,7 @@ import { GradientUpdates } from "./gradient-updates.js";
 import { Harness, type HarnessOptions } from "./harness.js";
 import { checkOptimizer, configuredOptimizer } from "./optimizer-groups.js";
 import { probeValues, tiedGroups } from "./probe-values.js";
-import { anyRank, sumOfRanks } from "./ranks/ranks.js";
-import { ShardedOptimizer } from "./ranks/sharded-optimizer.js";
+import { anyRank, sumOfRanks } from "./ranks.js";
 import { lossValues, rewardValues, workValues, type UpdateTotals } from "./step-values.js";
 import { warningsLogger, type Logger, type Progress } from "./trainer-hooks.js";
 import { TRAINER_ADVICE, trainerOptions, type TrainerOptions } from "./trainer-options.js";
@@ -97,17 +96,6 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
     this.parameters = [...this.system.parameters()] as Tensor[];
     const rates = algorithm.learningRates().map((group) => ({ ...group, parameters: [...group.parameters] }));
     this.optimizer = options.optimizer ?? this.makeOptimizer(rates);
-    if (configuration.shardOptimizer) {
-      if (options.optimizer !== undefined || overrides(this, Trainer.prototype, "makeOptimizer")) {
-        throw new UsageError(
-          "training: shardOptimizer divides the configuration's optimizer, but this trainer has a custom one; " +
-            "leave it out",
-        );
-      }
-      if (distributed.worldSize() > 1) {
-        this.optimizer = new ShardedOptimizer(this.optimizer, this.parameters);
-      }
-    }
     if (options.optimizer !== undefined) checkOptimizer(options.optimizer, rates);
     this.#rates = this.optimizer.groups.map(({ learningRate }) => learningRate);
     this.#groups = rates;
@@ -334,7 +322,6 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
     const factor = this.#schedule(position) * this.rateFactor;
     this.optimizer.groups.forEach((group, index) => (group.learningRate = this.#rates[index]! * factor));
     this.optimizer.step();
-    if (this.optimizer instanceof ShardedOptimizer) await this.optimizer.synchronize();
     this.#hasUpdated = true;
     this.optimizer.zeroGrad();
     await this.system.testerUpdated();

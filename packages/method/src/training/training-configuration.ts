@@ -22,14 +22,6 @@ export const trainingOptions = z.strictObject({
     .default(1)
     .describe("Batches per optimizer step; the gradient equals that of one large batch"),
   optimizer: z.enum(optimizerNames).default("adamw").describe("The optimizer"),
-  shardOptimizer: z
-    .boolean()
-    .default(false)
-    .meta(FREE)
-    .describe(
-      "With several processes: divide the optimizer's state among them, which saves memory and costs a " +
-        "broadcast of the weights in each update",
-    ),
   learningRate: z.number().positive().default(3e-3).describe("Learning rate, which the schedule scales"),
   betas: z
     .tuple([share, share])

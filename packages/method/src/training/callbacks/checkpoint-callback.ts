@@ -20,7 +20,6 @@ import {
   type HFASTConfiguration,
   type Trainer,
 } from "../index.js";
-import { withWholeState } from "../ranks/sharded-optimizer.js";
 import { loadOptimizer, saveCheckpoint, saveState } from "../trainer-state.js";
 import type { TrainingCallback, TrainingControl } from "./callbacks.js";
 import type { TrainingEvaluation } from "./evaluation-callback.js";
@@ -144,8 +143,8 @@ export class CheckpointCallback<S = Conversation, A = Message> implements Traini
     const directory = this.#directory;
     const trainer = this.#trainer;
     const types = computeTypesOf(trainer.system);
-    await withWholeState(trainer.optimizer, (optimizer) =>
-      directory.writeLast(this.#configuration.keepCheckpoints, this.#savedStep, (folder) =>
+    if (distributed.rank() === 0) {
+      await directory.writeLast(this.#configuration.keepCheckpoints, this.#savedStep, (folder) =>
         saveCheckpoint(trainer.system, folder, (stateFolder, digests) => {
           const { metrics, graphs, evaluations } = directory;
           const state = {
@@ -158,10 +157,10 @@ export class CheckpointCallback<S = Conversation, A = Message> implements Traini
             run: this.#settings.record,
             ...(types === null ? {} : { computeTypes: { ...types } }),
           };
-          saveState(stateFolder, state, optimizer, digests);
+          saveState(stateFolder, state, trainer.optimizer.stateDict(), digests);
         }),
-      ),
-    );
+      );
+    }
     // Writing fragments the memory cache: without this, memory grows by a few percent per hundred steps.
     emptyCache();
     this.#savedStep = control.step;

@@ -1,11 +1,11 @@
 import { distributed, noGrad, type Tensor } from "@astra-rl/torch";
 import type { MetricValue } from "@astra-rl/records";
-import type { StepResult } from "../../algorithm/index.js";
-import type { ExperienceBatch, UpdateTotals } from "../index.js";
+import type { StepResult } from "../algorithm/index.js";
+import type { ExperienceBatch, UpdateTotals } from "./index.js";
 
 // How the ranks of a run agree. In a single process, each function returns that process's value.
 
-/** Outcome of a batch: gradient added, updates of the experience ended (by a rule's limit or otherwise), or loss not finite. */
+/** Outcome of a batch: gradient added, updates of the experience ended by a rule's limit or otherwise, or not finite. */
 export type Accumulated = "added" | "limit exceeded" | "stopped" | "not finite";
 
 /** Whether the value is true on any rank. */

@@ -1,1 +1,0 @@
-export type { Accumulated } from "./ranks.js";
