@@ -41,11 +41,12 @@ export function compareAll(
   { force = false }: CompareAllOptions = {},
 ): OneComparison[] {
   if (first === undefined || others.length === 0)
-    throw new UsageError("compare: needs two evaluations or more");
+    throw new UsageError("too-few-evaluations", "compare: needs two evaluations or more");
   const found = others.map(({ label, evaluation }) => {
     const unlike = differencesInSetup(first.evaluation, evaluation);
     if (unlike.length > 0 && !force) {
       throw new UsageError(
+        "not-comparable",
         `compare: ${first.label} and ${label} are not comparable: ${unlike.join(", ")}; evaluate both with ` +
           `the same settings, or compare them ` +
           "anyway with --force",

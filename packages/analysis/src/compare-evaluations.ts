@@ -135,6 +135,7 @@ function pair(
 ): (readonly [EvaluationDetail, EvaluationDetail])[] {
   if (before.length !== after.length) {
     throw new UsageError(
+      "unequal-counts",
       `compareEvaluations: both must have equally many rollouts, got ${before.length} and ${after.length}`,
     );
   }
@@ -143,6 +144,7 @@ function pair(
     const [a, b] = [first.per_turn[0]?.context, second.per_turn[0]?.context];
     if (a !== b) {
       throw new UsageError(
+        "other-prompts",
         `compareEvaluations: rollout ${index} starts from ${JSON.stringify(a)} in one and from ${JSON.stringify(b)} ` +
           `in the other; compare evaluations of the same prompts in the same order`,
       );

@@ -63,6 +63,7 @@ export function roundsOf(
   const least = 2 * keep * Math.max(REDUCTION, depth);
   if (queries < least) {
     throw new UsageError(
+      "too-few-queries",
       `search: ${queries} queries are too few to choose ${keep === 1 ? "a probe" : `${keep} probes`}; allow at least ${least}` +
         (keep === 1 ? "" : ", or keep fewer"),
     );

@@ -12,6 +12,21 @@ export class AstraError extends Error {
  */
 export class UsageError extends AstraError {
   override name = "UsageError";
+
+  /**
+   * @param rule kebab-case code of the violated rule, in the field's words, such as "unknown-key", "out-of-range" or
+   * "missing-chat-template". It names the rule, not the place: the same requirement has the same code everywhere,
+   * and different requirements of one function have different codes. Programs and tests compare the code, since the
+   * message is for people and may be reworded.
+   * @param message location, rule, value found and remedy
+   */
+  constructor(
+    readonly rule: string,
+    message: string,
+    options?: ErrorOptions,
+  ) {
+    super(message, options);
+  }
 }
 
 /** A tensor operator rejected its arguments or failed while running. */

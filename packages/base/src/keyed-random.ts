@@ -72,7 +72,10 @@ let latest: { seed: number; name: string; key: [number, number] } | null = null;
 function deriveKey(seed: number, name: string): [number, number] {
   if (latest !== null && latest.seed === seed && latest.name === name) return latest.key;
   if (!Number.isSafeInteger(seed)) {
-    throw new UsageError(`keyedUniform: a seed must be a whole number, got ${describeValue(seed)}`);
+    throw new UsageError(
+      "not-an-integer",
+      `keyedUniform: a seed must be a whole number, got ${describeValue(seed)}`,
+    );
   }
   const label = `${seed}/${name}`;
   let key = keys.get(label);
@@ -101,6 +104,7 @@ function toUniform(words: Readonly<Words>): number {
 function checkCounter(where: string, name: string, value: number, limit: number): void {
   if (!Number.isInteger(value) || value < 0 || value >= limit) {
     throw new UsageError(
+      "out-of-range",
       `${where}: ${name} must be a whole number from 0 to ${limit - 1}, got ${describeValue(value)}`,
     );
   }

@@ -109,6 +109,7 @@ export class Budget {
       dollars: `$${dollars?.toFixed(4)}`,
     }[name];
     return new BudgetError(
+      "budget-exhausted",
       `${this.where}.budget.${name}: ${this.#share()}the limit of ${this.limits[name]} leaves no room for another call, after ${spent}; ` +
         "raise it to continue",
     );

@@ -37,6 +37,7 @@ export class HTTPLikelihood extends ServedModel implements Model {
     const options = parseOptions(where, serverOptions, server);
     if (options.api !== "completions") {
       throw new UsageError(
+        "unsupported-api",
         `${where}.api: only /completions returns log-probabilities of prompts; use type: openai with api: completions`,
       );
     }
@@ -52,6 +53,7 @@ export class HTTPLikelihood extends ServedModel implements Model {
     if (!found || found.length === 0) {
       const reason = failure === undefined ? "" : ` (${failure.message})`;
       throw new UsageError(
+        "no-logprobs",
         `${server.where}: ${server.baseURL} returns no log-probabilities of a prompt (echo: true, logprobs: 1)${reason}; ` +
           "use a checkpoint, or a server that returns them, such as vLLM",
       );
@@ -93,7 +95,7 @@ export class HTTPLikelihood extends ServedModel implements Model {
 
   /** @throws UsageError always: it never generates */
   generate(): never {
-    throw new UsageError(`${this.name}: computes likelihoods and does not generate`);
+    throw new UsageError("cannot-generate", `${this.name}: computes likelihoods and does not generate`);
   }
 
   release(): void {

@@ -53,6 +53,7 @@ export class HTTPModel extends ServedModel implements Model {
     const resolved = resolveSampling(sampling);
     if (resolved.keepStopString) {
       throw new UsageError(
+        "stop-string-omitted",
         `generation.${role}.keepStopString: servers omit the text that ended a message; set it to false for ${where}`,
       );
     }
@@ -158,6 +159,7 @@ export class HTTPTester extends HTTPModel implements Tester {
 
   #noWeights(what: string): UsageError {
     return new UsageError(
+      "no-weights",
       `${this.name}: is a model on a server, which ${what}; a tester that is trained must be a checkpoint`,
     );
   }

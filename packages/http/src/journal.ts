@@ -196,6 +196,7 @@ export class AnswerJournal {
       return line.parse(JSON.parse(text));
     } catch (cause) {
       throw new UsageError(
+        "malformed-journal",
         `${this.path}:${number}: must be a line of a journal of answers; restore the file, or delete it to ` +
           `request everything again`,
         { cause },

@@ -15,6 +15,7 @@ const variable = z.string().refine((name) => VARIABLE.test(name), {
   error:
     "names an environment variable that holds the secret, never the secret itself: letters, digits and underscores, such as " +
     "MY_API_KEY",
+  params: { rule: "invalid-variable-name" },
 });
 
 const whole = (least: number) => z.int().min(least);
@@ -138,17 +139,26 @@ interface Given {
 }
 
 function check(given: Given, context: z.RefinementCtx): void {
-  const issue = (path: string[], message: string) => context.addIssue({ code: "custom", path, message });
+  const issue = (rule: string, path: string[], message: string) =>
+    context.addIssue({ code: "custom", path, message, params: { rule } });
   const problem = given.baseURL === undefined ? null : urlProblem(given.baseURL);
-  if (problem !== null) issue(["baseURL"], problem);
+  if (problem !== null) issue("invalid-base-url", ["baseURL"], problem);
   const { isChat } = dialectOf(given.api);
   for (const key of isChat ? (["labels", "separator"] as const) : (["system"] as const)) {
     if (given[key] === undefined) continue;
     const other = isChat ? "completions" : "chat";
-    issue([key], `is an option of api: ${other}; leave it out, or set api to ${other}`);
+    issue(
+      "inapplicable-option",
+      [key],
+      `is an option of api: ${other}; leave it out, or set api to ${other}`,
+    );
   }
   if (given.budget.dollars !== undefined && given.price === undefined) {
-    issue(["budget", "dollars"], "needs the price of tokens; add price: {input: …, output: …}");
+    issue(
+      "missing-price",
+      ["budget", "dollars"],
+      "needs the price of tokens; add price: {input: …, output: …}",
+    );
   }
 }
 
@@ -217,11 +227,13 @@ export function readCredentials(
     const value = environment[name]?.trim();
     if (value === undefined || value === "") {
       throw new UsageError(
+        "unset-variable",
         `${where}.${key}: the environment variable that it names is not set; export it first`,
       );
     }
     if (!/^[\x20-\x7e]*$/.test(value)) {
       throw new UsageError(
+        "invalid-header-value",
         `${where}.${key}: the environment variable holds characters that no header may have`,
       );
     }

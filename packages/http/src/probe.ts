@@ -84,6 +84,7 @@ export async function probeServer(
   const { answer } = first.reply;
   if (answer === undefined) {
     throw new UsageError(
+      "no-answer",
       `${server.where}: no answer from ${server.baseURL}: ${first.reply.failure.message}; check baseURL and model, and ` +
         "that the server is running",
     );
@@ -91,6 +92,7 @@ export async function probeServer(
   const { tokens, dollars } = server.options.budget;
   if (holds === false && (tokens !== undefined || dollars !== undefined)) {
     throw new UsageError(
+      "unenforceable-budget",
       `${server.where}.budget: the server does not respect ${known.limit} (${answer.usage!.output} tokens, ` +
         `${first.most.output} ` +
         "allowed), so a limit of tokens or dollars cannot be enforced; limit calls instead",

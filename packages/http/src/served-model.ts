@@ -103,7 +103,10 @@ export abstract class ServedModel {
 export function checkTemperature(where: string, temperature: number, { dialect }: Server): void {
   const { maxTemperature: most, provider } = dialect;
   if (temperature <= most) return;
-  throw new UsageError(`${where}: must be at most ${most} for type: ${provider.type}, got ${temperature}`);
+  throw new UsageError(
+    "out-of-range",
+    `${where}: must be at most ${most} for type: ${provider.type}, got ${temperature}`,
+  );
 }
 
 /** The results of concurrent requests. All end before an error is thrown, so that their answers are kept. */

@@ -88,6 +88,7 @@ export class Server {
       if (stops) {
         const message = this.redact(result.message);
         throw new UsageError(
+          "account-refused",
           `${this.where}: ${this.#urlOf(request)} refuses to serve this account: ${message}`,
         );
       }

@@ -41,17 +41,22 @@ export class BoundedTemplate {
   ) {
     if (source.length > MAXIMUM_TEMPLATE) {
       throw new UsageError(
+        "template-too-long",
         `${where}: a chat template must have at most ${MAXIMUM_TEMPLATE} characters, but it has ${source.length}`,
       );
     }
     try {
       this.#body = withTimeLimit(TIME, () => parse(source));
     } catch (cause) {
-      const rule =
-        cause instanceof Unsupported
-          ? `it uses what is not supported: ${shortened(cause)}`
-          : `it cannot be parsed: ${cause instanceof RangeError ? "it is nested too deeply" : shortened(cause)}`;
-      throw new UsageError(`${where}: must be a Jinja template, but ${rule}`, { cause });
+      const isUnsupported = cause instanceof Unsupported;
+      const problem = isUnsupported
+        ? `it uses what is not supported: ${shortened(cause)}`
+        : `it cannot be parsed: ${cause instanceof RangeError ? "it is nested too deeply" : shortened(cause)}`;
+      throw new UsageError(
+        isUnsupported ? "unsupported-template" : "malformed-template",
+        `${where}: must be a Jinja template, but ${problem}`,
+        { cause },
+      );
     }
   }
 
@@ -72,20 +77,27 @@ export class BoundedTemplate {
         interpreter.render(this.#body, new Scope(scope)),
       );
     } catch (cause) {
-      throw new UsageError(`${this.where}: ${explained(cause)}`, { cause });
+      const [rule, sentence] = explained(cause);
+      throw new UsageError(rule, `${this.where}: ${sentence}`, { cause });
     }
   }
 }
 
 /** Who is at fault: the conversation, the template, or what is supported here. */
-function explained(cause: unknown): string {
-  if (cause instanceof Refusal) return `the template refuses this conversation: ${shortened(cause)}`;
-  if (cause instanceof TemplateError) return `the template fails, as it does in Python: ${shortened(cause)}`;
-  if (cause instanceof Unsupported) return `the template uses what is not supported: ${shortened(cause)}`;
+function explained(cause: unknown): [rule: string, sentence: string] {
+  if (cause instanceof Refusal)
+    return ["template-refuses", `the template refuses this conversation: ${shortened(cause)}`];
+  if (cause instanceof TemplateError)
+    return ["template-fails", `the template fails, as it does in Python: ${shortened(cause)}`];
+  if (cause instanceof Unsupported)
+    return ["unsupported-template", `the template uses what is not supported: ${shortened(cause)}`];
   if (cause instanceof Limit || cause instanceof TimeLimitError)
-    return `${cause.message}; do not use this template`;
+    return ["template-limit", `${cause.message}; do not use this template`];
   if (cause instanceof RangeError) {
-    return `it needs more than the interpreter's memory: ${cause.message}; do not use this template`;
+    return [
+      "template-limit",
+      `it needs more than the interpreter's memory: ${cause.message}; do not use this template`,
+    ];
   }
   throw cause;
 }

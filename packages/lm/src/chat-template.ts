@@ -88,7 +88,7 @@ function decoded(bytes: Uint8Array, folder: string): string {
   try {
     return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
   } catch (cause) {
-    throw new UsageError(`${join(folder, FILE)}: must be UTF-8 text, got other bytes`, { cause });
+    throw new UsageError("not-utf8", `${join(folder, FILE)}: must be UTF-8 text, got other bytes`, { cause });
   }
 }
 
@@ -99,6 +99,7 @@ function listed(value: unknown, folder: string, name = "default"): string | null
   const chosen = named.find((entry) => entry?.name === name)?.template;
   if (typeof chosen === "string") return chosen;
   throw new UsageError(
+    "no-default-template",
     `${join(folder, SETTINGS)}: "chat_template" must be a template or a list with one called ${JSON.stringify(name)}, ` +
       `but it is ${describeValue(value)}`,
   );

@@ -166,6 +166,7 @@ async function checkPooling(directory: string): Promise<void> {
   const chosen = Object.keys(values).filter((key) => key.startsWith("pooling_mode_") && values[key] === true);
   if (chosen.length === 1 && chosen[0] === "pooling_mode_mean_tokens") return;
   throw new UsageError(
+    "unsupported-pooling",
     `${where}: vectors must be means over tokens (pooling_mode_mean_tokens), got ${chosen.join(", ") || "none"}; choose ` +
       `another encoder`,
   );
@@ -184,7 +185,11 @@ async function readConfig(directory: string): Promise<JsonFields> {
   await checkFolder(directory);
   const place = join(directory, "config.json");
   const fields = await readJsonIfThere(place);
-  if (fields === null) throw new UsageError(`${place}: a checkpoint needs this file, but there is none`);
+  if (fields === null)
+    throw new UsageError(
+      "missing-configuration",
+      `${place}: a checkpoint needs this file, but there is none`,
+    );
   return fields;
 }
 
@@ -193,6 +198,7 @@ function requireUnquantized(fields: JsonFields): void {
   for (const name of ["quantization_config", "compression_config"]) {
     if (!fields.has(name)) continue;
     throw fields.error(
+      "quantized-weights",
       name,
       "absent: quantized weights (fp8, GPTQ, AWQ, bitsandbytes) are not supported; use the original checkpoint, or " +
         "convert it to 16 bits in Python (from_pretrained, model.dequantize(), save_pretrained)",
@@ -205,22 +211,23 @@ async function checkFolder(directory: string): Promise<void> {
   try {
     isFolder = (await stat(directory)).isDirectory();
   } catch (cause) {
-    const rule =
-      (cause as NodeJS.ErrnoException).code === "ENOENT"
-        ? "there is no such folder"
-        : `cannot be read: ${reason(cause)}`;
+    const isMissing = (cause as NodeJS.ErrnoException).code === "ENOENT";
+    const problem = isMissing ? "there is no such folder" : `cannot be read: ${reason(cause)}`;
     throw new UsageError(
-      `${directory}: ${rule}; a checkpoint is a folder with config.json, model.safetensors and tokenizer.json, ` +
+      isMissing ? "folder-not-found" : "file-unreadable",
+      `${directory}: ${problem}; a checkpoint is a folder with config.json, model.safetensors and tokenizer.json, ` +
         `or a model id "owner/name" of the hub`,
       { cause },
     );
   }
-  if (!isFolder) throw new UsageError(`${directory}: a checkpoint is a folder, but this is a file`);
+  if (!isFolder)
+    throw new UsageError("not-a-folder", `${directory}: a checkpoint is a folder, but this is a file`);
 }
 
 function checkVocabulary(directory: string, tokenizer: Tokenizer, vocabSize: number): void {
   if (tokenizer.vocabSize <= vocabSize) return;
   throw new UsageError(
+    "token-without-embedding",
     `${join(directory, "tokenizer.json")}: every token must have an embedding, but the tokenizer gives ids up to ` +
       `${tokenizer.vocabSize - 1} and config.json has "vocab_size" ${vocabSize}; ` +
       `use the tokenizer that the model was trained with`,
@@ -283,10 +290,13 @@ async function checkReplaceable(target: string): Promise<void> {
     names = await readdir(target);
   } catch (cause) {
     if ((cause as NodeJS.ErrnoException).code === "ENOENT") return;
-    throw new UsageError(`${target}: cannot be written as a folder: ${reason(cause)}`, { cause });
+    throw new UsageError("not-writable", `${target}: cannot be written as a folder: ${reason(cause)}`, {
+      cause,
+    });
   }
   if (names.length === 0 || names.includes("config.json")) return;
   throw new UsageError(
+    "folder-occupied",
     `${target}: must be a new folder, an empty one or a checkpoint, but it contains ${describeValue(names)}`,
   );
 }

@@ -24,7 +24,10 @@ export function classLogits(
   { batchSize = 32, onCut = () => {} }: ClassLogitsOptions = {},
 ): number[][] {
   if (!Number.isInteger(batchSize) || batchSize < 1) {
-    throw new UsageError(`classLogits: batchSize must be a whole number of at least 1, got ${batchSize}`);
+    throw new UsageError(
+      "out-of-range",
+      `classLogits: batchSize must be a whole number of at least 1, got ${batchSize}`,
+    );
   }
   const rows = texts.map((text, index) => {
     const { ids, isCut } = rowOf(model, tokenizer, text);

@@ -24,7 +24,7 @@ export class JsonFields {
     readonly where: string,
   ) {
     if (!isObject(value))
-      throw new UsageError(`${where} must be an object, but it is ${describeValue(value)}`);
+      throw new UsageError("invalid-type", `${where} must be an object, but it is ${describeValue(value)}`);
     this.values = value;
   }
 
@@ -40,37 +40,39 @@ export class JsonFields {
     options: FieldOptions<F> & { minimum?: number; maximum?: number } = {},
   ): number | F {
     const { minimum = 1, maximum } = options;
-    const rule =
+    const requirement =
       maximum === undefined
         ? `an integer of at least ${minimum}`
         : `an integer from ${minimum} to ${maximum}`;
-    return this.field(name, options, rule, (value): value is number => {
+    return this.field("out-of-range", name, options, requirement, (value): value is number => {
       return isCount(value) && value >= minimum && value <= (maximum ?? value);
     });
   }
 
   /** A finite number greater than zero. */
   positive<F = never>(name: string, options: FieldOptions<F> = {}): number | F {
-    return this.field(name, options, "a number greater than 0", (value): value is number => {
+    return this.field("out-of-range", name, options, "a number greater than 0", (value): value is number => {
       return typeof value === "number" && Number.isFinite(value) && value > 0;
     });
   }
 
   boolean<F = never>(name: string, options: FieldOptions<F> = {}): boolean | F {
-    return this.field(name, options, "true or false", (value) => typeof value === "boolean");
+    return this.field("invalid-type", name, options, "true or false", (value) => typeof value === "boolean");
   }
 
   string<F = never>(name: string, options: FieldOptions<F> = {}): string | F {
-    return this.field(name, options, "a string of whole characters", isText);
+    return this.field("invalid-type", name, options, "a string of whole characters", isText);
   }
 
   list<F = never>(name: string, options: FieldOptions<F> = {}): readonly unknown[] | F {
-    return this.field(name, options, "a list", (value): value is unknown[] => Array.isArray(value));
+    return this.field("invalid-type", name, options, "a list", (value): value is unknown[] =>
+      Array.isArray(value),
+    );
   }
 
   /** The object in a field, as it is. */
   object<F = never>(name: string, options: FieldOptions<F> = {}): Readonly<Record<string, unknown>> | F {
-    return this.field(name, options, "an object", isObject);
+    return this.field("invalid-type", name, options, "an object", isObject);
   }
 
   /** The fields of the object in a field; null if it is absent or null. */
@@ -82,6 +84,7 @@ export class JsonFields {
   /** A token id, or a list of them; [] if the field is absent or null. */
   ids(name: string): number[] {
     const value = this.field(
+      "invalid-token-id",
       name,
       { fallback: [] },
       "a token id or a list of token ids",
@@ -95,23 +98,32 @@ export class JsonFields {
     return `${this.where}: ${JSON.stringify(name)}`;
   }
 
-  /** An error about one field, for rules that callers check. */
-  error(name: string, rule: string): UsageError {
+  /**
+   * An error about one field, for rules that callers check.
+   *
+   * @param rule code of the rule; that of a missing field is "missing-key"
+   * @param requirement what the field must be, for the message
+   */
+  error(rule: string, name: string, requirement: string): UsageError {
     const value = this.own(name);
     const found = value === undefined ? "missing" : describeValue(value);
-    return new UsageError(`${this.title}: "${name}" must be ${rule}, but it is ${found}`);
+    return new UsageError(
+      value === undefined ? "missing-key" : rule,
+      `${this.title}: "${name}" must be ${requirement}, but it is ${found}`,
+    );
   }
 
-  /** Reads a field by a rule of the caller. */
+  /** Reads a field by a rule of the caller; for `rule` and `requirement`, see `error`. */
   field<T, F>(
+    rule: string,
     name: string,
     options: FieldOptions<F>,
-    rule: string,
+    requirement: string,
     accepts: (value: unknown) => value is T,
   ): T | F {
     const value = this.own(name);
     if (!this.has(name) && "fallback" in options) return options.fallback as F;
-    if (!accepts(value)) throw this.error(name, rule);
+    if (!accepts(value)) throw this.error(rule, name, requirement);
     return value;
   }
 
@@ -153,15 +165,25 @@ export function parseJsonObject(bytes: Uint8Array | string, where: string): Reco
       typeof bytes === "string" ? bytes : new TextDecoder("utf-8", { fatal: true }).decode(bytes),
     );
   } catch (cause) {
-    throw new UsageError(`${where}: must be a JSON file, but it cannot be parsed: ${reason(cause)}`, {
-      cause,
-    });
+    throw new UsageError(
+      "not-json",
+      `${where}: must be a JSON file, but it cannot be parsed: ${reason(cause)}`,
+      {
+        cause,
+      },
+    );
   }
   if (!isObject(value)) {
-    throw new UsageError(`${where}: must hold a JSON object, but it holds ${describeValue(value)}`);
+    throw new UsageError(
+      "not-an-object",
+      `${where}: must hold a JSON object, but it holds ${describeValue(value)}`,
+    );
   }
   if (isNestedDeeper(value, MAXIMUM_DEPTH)) {
-    throw new UsageError(`${where}: must be nested at most ${MAXIMUM_DEPTH} deep, but it is nested deeper`);
+    throw new UsageError(
+      "nested-too-deeply",
+      `${where}: must be nested at most ${MAXIMUM_DEPTH} deep, but it is nested deeper`,
+    );
   }
   return value;
 }
@@ -177,9 +199,12 @@ export async function readFileIfThere(path: string): Promise<Uint8Array | null> 
   try {
     // Checked before opening: opening a named pipe would block, and a device may be endless.
     const found = await stat(path);
-    if (!found.isFile()) throw new UsageError(`${path}: must be a file`);
+    if (!found.isFile()) throw new UsageError("not-a-file", `${path}: must be a file`);
     if (found.size > MAXIMUM_BYTES) {
-      throw new UsageError(`${path}: must have at most ${MAXIMUM_BYTES} bytes, but it has ${found.size}`);
+      throw new UsageError(
+        "too-large",
+        `${path}: must have at most ${MAXIMUM_BYTES} bytes, but it has ${found.size}`,
+      );
     }
     return await readFile(path);
   } catch (cause) {
@@ -189,7 +214,7 @@ export async function readFileIfThere(path: string): Promise<Uint8Array | null> 
       checkRegular(path);
       return null;
     }
-    throw new UsageError(`${path}: cannot be read: ${reason(cause)}`, { cause });
+    throw new UsageError("file-unreadable", `${path}: cannot be read: ${reason(cause)}`, { cause });
   }
 }
 

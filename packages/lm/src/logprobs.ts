@@ -159,6 +159,7 @@ export function contextThatFits(
   const pinned = Math.min(row.pinned ?? 0, context.length);
   if (!Number.isSafeInteger(pinned) || pinned < 0) {
     throw new UsageError(
+      "out-of-range",
       `${where}: pinned must be a whole number of at least 0, got ${describeValue(row.pinned)}`,
     );
   }
@@ -166,6 +167,7 @@ export function contextThatFits(
   if (room < Math.max(1, pinned)) {
     const least = pinned > 1 ? `the ${pinned} pinned tokens` : "one token";
     throw new UsageError(
+      "exceeds-window",
       `${where}: the continuation and ${least} of context must fit the model's window of ` +
         `${config.contextLength} tokens, but the continuation has ${continuation.length}`,
     );

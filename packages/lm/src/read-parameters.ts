@@ -51,6 +51,7 @@ export function readParameters<C extends { readonly layers: number }>(
       const layer = layerOf(name);
       if (layer !== null && layer >= layers) {
         throw new UsageError(
+          "layer-count-mismatch",
           `${path}: the number of layers must be that of ${place} (${layers}), but there is a tensor ${key}`,
         );
       }
@@ -58,7 +59,8 @@ export function readParameters<C extends { readonly layers: number }>(
       continue;
     }
     const twin = found.get(name);
-    if (twin !== undefined) throw new UsageError(`${path}: ${twin} and ${key} are the same parameter`);
+    if (twin !== undefined)
+      throw new UsageError("duplicate-parameter", `${path}: ${twin} and ${key} are the same parameter`);
     found.set(name, key);
     checkStored(path, key, described, expected, `according to ${place}`);
   }
@@ -68,6 +70,7 @@ export function readParameters<C extends { readonly layers: number }>(
     const [first] = files.keys();
     const where = first === undefined ? "the weights" : files.describe(first).path;
     throw new UsageError(
+      "missing-tensor",
       `${where}: must hold the ${shapes.size} tensors that ${place} asks for, but ${missing.length} are missing: ${shown}`,
     );
   }
@@ -105,6 +108,7 @@ function checkLayers(
     keys.map((key) => layerOf(parameterName(key) ?? "")).filter((layer) => layer !== null),
   );
   throw new UsageError(
+    "layer-count-mismatch",
     `${where} must be the number of layers whose tensors are there (${found.size}), but it is ${layers}`,
   );
 }
@@ -128,14 +132,16 @@ export function checkStored(
   shape: readonly number[],
   because: string,
 ): void {
-  if (entry === undefined) throw new UsageError(`${path}: tensor ${key} is missing`);
+  if (entry === undefined) throw new UsageError("missing-tensor", `${path}: tensor ${key} is missing`);
   if (!STORED_AS_FLOAT.includes(entry.dtype)) {
     throw new UsageError(
+      "unsupported-dtype",
       `${path}: tensor ${key} must be stored as one of ${STORED_AS_FLOAT.join(", ")}, but it is ${entry.dtype}`,
     );
   }
   if (entry.shape.join() === shape.join()) return;
   throw new UsageError(
+    "shape-mismatch",
     `${path}: tensor ${key} must have shape [${shape.join(", ")}] ${because}, but it has [${entry.shape.join(", ")}]`,
   );
 }
@@ -164,6 +170,7 @@ export function finite(
   );
   if (extremes.every(Number.isFinite)) return tensor;
   throw new UsageError(
+    "not-finite",
     `${path}: tensor ${key} must hold finite numbers, but some are infinite or NaN; the file is damaged, or the training ` +
       `that wrote it had diverged`,
   );

@@ -38,6 +38,7 @@ export async function resolveTokenizer(source: string, options: HubOptions = {})
     const files = [...TOKENIZER_FILES, "config.json"].filter((name) => paths.includes(name));
     if (VOCABULARIES.some((name) => files.includes(name))) return files;
     throw new UsageError(
+      "missing-tokenizer",
       `${source}: a tokenizer needs ${VOCABULARIES.join(" or ")}, but the repository has none`,
     );
   });
@@ -49,7 +50,7 @@ async function resolve(source: string, options: HubOptions, select: SelectFiles)
     return await downloadModel(source, { ...options, select });
   } catch (error) {
     if (!(error instanceof UsageError)) throw error;
-    throw new UsageError(`${source}: there is no such folder; as a model id: ${error.message}`, {
+    throw new UsageError(error.rule, `${source}: there is no such folder; as a model id: ${error.message}`, {
       cause: error,
     });
   }
@@ -74,15 +75,19 @@ function checkpointFiles(where: string, needsTokenizer: boolean): SelectFiles {
 
     // Refuse before gigabytes are fetched in vain.
     if (!paths.includes("config.json")) {
-      throw new UsageError(`${where}: a checkpoint needs config.json, but the repository has none`);
+      throw new UsageError(
+        "missing-configuration",
+        `${where}: a checkpoint needs config.json, but the repository has none`,
+      );
     }
     if (needsTokenizer && there(VOCABULARIES).length === 0) {
       throw new UsageError(
+        "missing-tokenizer",
         `${where}: a checkpoint needs tokenizer.json, or the files of a vocabulary (${VOCABULARIES.slice(1).join(", ")}), ` +
           `but the repository has none`,
       );
     }
-    if (format === undefined) throw new UsageError(missingWeights(where, paths));
+    if (format === undefined) throw new UsageError("missing-weights", missingWeights(where, paths));
     const files = [...there(["config.json", "generation_config.json"]), ...tokenizer];
     if (paths.includes(format.single)) return [...files, format.single];
     const shards = [
@@ -90,7 +95,10 @@ function checkpointFiles(where: string, needsTokenizer: boolean): SelectFiles {
     ];
     const lost = shards.find((name) => !paths.includes(name));
     if (lost !== undefined) {
-      throw new UsageError(`${where}: ${format.index} names ${lost}, but the repository has no such file`);
+      throw new UsageError(
+        "missing-shard",
+        `${where}: ${format.index} names ${lost}, but the repository has no such file`,
+      );
     }
     return [...files, format.index, ...shards];
   };

@@ -7,6 +7,7 @@ export function checkTokenIds(where: string, ids: readonly number[], vocabSize: 
   for (const id of ids) {
     if (Number.isSafeInteger(id) && id >= 0 && id < vocabSize) continue;
     throw new UsageError(
+      "invalid-token-id",
       `${where}: a token id must be an integer from 0 to ${vocabSize - 1}, got ${describeValue(id)}`,
     );
   }
@@ -24,6 +25,7 @@ export function standIn(
   const id = config.bosId ?? config.eosIds[0];
   if (id !== undefined) return id;
   throw new UsageError(
+    "empty-context",
     `${where}: an empty context needs a beginning- or end-of-text token to stand in for it, ` +
       `but the model's configuration names neither; give at least one token`,
   );

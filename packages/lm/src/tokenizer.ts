@@ -112,7 +112,8 @@ export class Tokenizer {
       return found && found.read(reader);
     };
     const model = definition.nested("model");
-    if (model === null) throw new UsageError(`${file}: is not a usable tokenizer: it has no "model"`);
+    if (model === null)
+      throw new UsageError("missing-key", `${file}: is not a usable tokenizer: it has no "model"`);
     this.#model = model.read(readModel);
     this.#normalizer = optional("normalizer", readNormalizer);
     this.#preTokenizer = optional("pre_tokenizer", readPreTokenizer);
@@ -121,6 +122,7 @@ export class Tokenizer {
     this.#cleanUpSpaces = settings.cleanUpSpaces && this.#model.type !== "BPE";
     if (this.#normalizer?.dropsBeginning === true && prependsToFirst(settings.definition["pre_tokenizer"])) {
       throw new UsageError(
+        "ambiguous-beginning",
         `${file}: "pre_tokenizer" (Metaspace): "prepend_scheme" is "first", and "normalizer" may remove the beginning of ` +
           `a text, so that the first piece is unknown; set "prepend_scheme" to "always" or "never"`,
       );
@@ -133,6 +135,7 @@ export class Tokenizer {
       const said = (settings.definition["added_tokens"] as { id?: unknown }[])[index]!.id;
       if (id === null || id === said) continue;
       throw new UsageError(
+        "token-id-mismatch",
         `${file}: the added token ${describeValue(token.content)} must have an id that follows from the vocabulary: ` +
           `Python gives it ${id}, but the file says ${describeValue(said)}; save the tokenizer again with a ` +
           `recent transformers`,
@@ -142,7 +145,9 @@ export class Tokenizer {
     try {
       this.#splitter = new AddedTokenSplitter(this.#added, this.#normalizer, settings.splitSpecialTokens);
     } catch (cause) {
-      throw cause instanceof UsageError ? new UsageError(`${file}: ${cause.message}`, { cause }) : cause;
+      throw cause instanceof UsageError
+        ? new UsageError(cause.rule, `${file}: ${cause.message}`, { cause })
+        : cause;
     }
 
     let largest = -1;
@@ -150,7 +155,8 @@ export class Tokenizer {
       for (const id of ids) largest = Math.max(largest, id);
     }
     this.vocabSize = largest + 1;
-    if (this.vocabSize === 0) throw new UsageError(`${file}: the vocabulary must not be empty`);
+    if (this.vocabSize === 0)
+      throw new UsageError("empty-vocabulary", `${file}: the vocabulary must not be empty`);
 
     const frame = this.#frame(settings.definition["post_processor"], () =>
       optional("post_processor", readPostProcessor),
@@ -194,7 +200,10 @@ export class Tokenizer {
   encode(text: string, options: { addSpecialTokens?: boolean } = {}): number[] {
     const { addSpecialTokens = false } = options;
     if (typeof text !== "string") {
-      throw new UsageError(`Tokenizer.encode: the text must be a string, got ${describeValue(text)}`);
+      throw new UsageError(
+        "text-not-a-string",
+        `Tokenizer.encode: the text must be a string, got ${describeValue(text)}`,
+      );
     }
     const ids: number[] = addSpecialTokens ? [...this.prefixIds] : [];
     const sections = this.#splitter.splitGiven({ text: wellFormed(text), first: true });
@@ -227,7 +236,10 @@ export class Tokenizer {
     const tokens: string[] = [];
     for (const id of ids) {
       if (!Number.isSafeInteger(id) || id < 0) {
-        throw new UsageError(`Tokenizer.decode: a token id must be an integer ≥ 0, got ${describeValue(id)}`);
+        throw new UsageError(
+          "invalid-token-id",
+          `Tokenizer.decode: a token id must be an integer ≥ 0, got ${describeValue(id)}`,
+        );
       }
       const token = this.#splitter.spellingOf(id) ?? this.#model.tokenOf.get(id);
       if (token === undefined || (skipSpecialTokens && this.#added.special.has(token))) continue;
@@ -286,6 +298,7 @@ export class Tokenizer {
       const missing = vocabularyFilesOf(className);
       const instead = missing.length === 0 ? "" : `, or ${missing.join(" and ")}`;
       throw new UsageError(
+        "missing-tokenizer",
         `${where}: a tokenizer needs tokenizer.json${instead}, but there is none` +
           (found ? ` (found: ${found}; save it again with a recent transformers)` : ""),
       );

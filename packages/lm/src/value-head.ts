@@ -73,6 +73,7 @@ export class ValueHead {
     const path = join(folder, FILE);
     if (!ValueHead.isIn(folder)) {
       throw new UsageError(
+        "missing-value-head",
         `${path}: there is no such file, so the tester that was saved there had no value head; start a new run from ` +
           `its weights, whose value head begins at zero`,
       );

@@ -56,7 +56,7 @@ export class WeightFiles {
     try {
       names = await readdir(directory);
     } catch (cause) {
-      throw new UsageError(`${directory}: cannot be read: ${reason(cause)}`, { cause });
+      throw new UsageError("file-unreadable", `${directory}: cannot be read: ${reason(cause)}`, { cause });
     }
     for (const format of WEIGHT_FORMATS) {
       const { single, index } = format;
@@ -69,7 +69,7 @@ export class WeightFiles {
         return openShards(directory, format).then((files) => new WeightFiles(files));
       }
     }
-    throw new UsageError(missingWeights(directory, names));
+    throw new UsageError("missing-weights", missingWeights(directory, names));
   }
 
   keys(): Iterable<string> {
@@ -105,7 +105,10 @@ async function openShards(directory: string, format: WeightFormat): Promise<Map<
       let file = opened.get(name);
       if (file === undefined) opened.set(name, (file = format.open(join(directory, name))));
       if (!file.tensors.has(key)) {
-        throw new UsageError(`${place}: maps ${describeValue(key)} to ${name}, which does not contain it`);
+        throw new UsageError(
+          "missing-tensor",
+          `${place}: maps ${describeValue(key)} to ${name}, which does not contain it`,
+        );
       }
       files.set(key, file);
     }
@@ -132,6 +135,7 @@ export function parseIndex(
     const plain = typeof name === "string" && basename(name) === name && !name.includes("\0");
     if (plain && name.endsWith(ending)) return [key, name];
     throw new UsageError(
+      "invalid-shard-name",
       `${place}: each tensor's file must be the name of a ${ending} file in the same folder, ` +
         `but for ${describeValue(key)} it is ${describeValue(name)}`,
     );

@@ -1,4 +1,4 @@
-import { UsageError } from "@astra-rl/base";
+import { ruleOfIssue, UsageError } from "@astra-rl/base";
 import type { z } from "zod";
 
 /** The version of most records. */
@@ -21,14 +21,19 @@ export const parserOf =
         value = JSON.parse(source);
       } catch (cause) {
         // Without its words: pages and logs show the message.
-        throw new UsageError(`${where}: must be JSON, got other text of ${source.length} characters`, {
-          cause,
-        });
+        throw new UsageError(
+          "not-json",
+          `${where}: must be JSON, got other text of ${source.length} characters`,
+          {
+            cause,
+          },
+        );
       }
     }
     const version = (value as { version?: unknown } | null)?.version;
     if (typeof version === "number" && version !== expected) {
       throw new UsageError(
+        "unsupported-version",
         `${where}: the record has version ${version} but this release reads version ${expected}; use ` +
           (version > expected ? "a newer astra-rl" : "the astra-rl that wrote it"),
       );
@@ -37,9 +42,13 @@ export const parserOf =
     if (result.success) return result.data;
     const issue = result.error.issues[0]!;
     const path = issue.path.map(String).join(".");
-    throw new UsageError(`${where}: ${path === "" ? "" : `${path}: `}${issue.message}`, {
-      cause: result.error,
-    });
+    throw new UsageError(
+      ruleOfIssue(issue, value),
+      `${where}: ${path === "" ? "" : `${path}: `}${issue.message}`,
+      {
+        cause: result.error,
+      },
+    );
   };
 
 /** Explains stack overflows: recursive parsing handles thousands of levels, and a record may have more. */
@@ -48,7 +57,7 @@ function explained<T>(where: string, read: () => T): T {
     return read();
   } catch (cause) {
     if (!(cause instanceof RangeError)) throw cause;
-    throw new UsageError(`${where}: is nested too deeply to be read`, { cause });
+    throw new UsageError("nested-too-deeply", `${where}: is nested too deeply to be read`, { cause });
   }
 }
 
@@ -65,7 +74,8 @@ export const linesParserOf =
     const lines = text.split("\n");
     lines.pop();
     return lines.map((line, index) => {
-      if (line === "") throw new UsageError(`${where}:${index + 1}: must be ${what}, got an empty line`);
+      if (line === "")
+        throw new UsageError("empty-line", `${where}:${index + 1}: must be ${what}, got an empty line`);
       return parse(line, `${where}:${index + 1}`);
     });
   };

@@ -65,7 +65,9 @@ export class CalibratedScorer extends MappedScorer {
     super(part, "any");
     parseOptions("calibrated", codeOptions, calibration);
     const problem = problemOf(calibration);
-    if (problem !== null) throw new UsageError(`calibrated: ${problem.join(" ")}`);
+    if (problem === null) return;
+    const [rule, parameter, requirement] = problem;
+    throw new UsageError(rule, `calibrated: ${parameter} ${requirement}`);
   }
 
   protected override mapScore(score: number): number {
@@ -73,23 +75,28 @@ export class CalibratedScorer extends MappedScorer {
   }
 }
 
-/** The first invalid parameter and the rule that it breaks; null if all are valid. */
-function problemOf(calibration: Calibration): [parameter: string, rule: string] | null {
+/** The code of the first broken rule, the parameter that breaks it, and what it must be; null if all are valid. */
+function problemOf(calibration: Calibration): [rule: string, parameter: string, requirement: string] | null {
   if (calibration.method === "min-max") {
     const { minimum, maximum } = calibration;
     if (minimum < maximum) return null;
-    return ["minimum", `must be less than maximum, got ${minimum} and ${maximum}`];
+    return ["empty-range", "minimum", `must be less than maximum, got ${minimum} and ${maximum}`];
   }
   if (calibration.method === "platt") return null;
   const { points } = calibration;
-  if (points.length === 0) return ["points", "must not be empty"];
+  if (points.length === 0) return ["empty", "points", "must not be empty"];
   for (const [index, [score, probability]] of points.entries()) {
     if (!(probability >= 0 && probability <= 1)) {
-      return ["points", `must have probabilities from 0 to 1, got ${probability} at [${index}]`];
+      return [
+        "out-of-range",
+        "points",
+        `must have probabilities from 0 to 1, got ${probability} at [${index}]`,
+      ];
     }
     const before = points[index - 1];
     if (before === undefined || (score > before[0] && probability >= before[1])) continue;
     return [
+      "not-ascending",
       "points",
       `must ascend in score and never fall in probability, got [${before.join(", ")}] before [${score}, ${probability}]`,
     ];
@@ -115,13 +122,14 @@ export const calibratedScorerKind = defineKind({
         ...PARAMETERS,
       })
       .superRefine(({ method, ...given }, context) => {
-        const issue = (key: string, message: string) =>
-          context.addIssue({ code: "custom", path: [key], message });
+        const issue = (rule: string, key: string, message: string) =>
+          context.addIssue({ code: "custom", path: [key], message, params: { rule } });
         const own: readonly string[] = OPTIONS[method];
         for (const key of Object.values(OPTIONS).flat()) {
           const isGiven = given[key] !== undefined;
-          if (isGiven && !own.includes(key)) issue(key, `does not belong to method ${method}`);
-          if (!isGiven && own.includes(key)) issue(key, `is required with method ${method}`);
+          if (isGiven && !own.includes(key))
+            issue("inapplicable-option", key, `does not belong to method ${method}`);
+          if (!isGiven && own.includes(key)) issue("missing-key", key, `is required with method ${method}`);
         }
         if (own.some((key) => given[key as keyof typeof given] === undefined)) return;
         const problem = problemOf({ method, ...given } as Calibration);

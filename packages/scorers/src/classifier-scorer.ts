@@ -113,6 +113,7 @@ export function defaultActivation({ raw, labels }: SequenceClassifierConfig, nam
   const problem = raw["problem_type"] ?? null;
   if (problem === "regression") {
     throw new UsageError(
+      "regression-model",
       `${name}: config.json says "problem_type": "regression", so its outputs are not probabilities; set ` +
         `activation to ` +
         `sigmoid or softmax if they are logits anyway`,
@@ -124,18 +125,24 @@ export function defaultActivation({ raw, labels }: SequenceClassifierConfig, nam
 function labelsOf({ labels }: SequenceClassifierConfig): Map<string, number> {
   const indices = new Map(labels.map((label, index) => [label, index]));
   if (indices.size === labels.length) return indices;
-  throw new UsageError(`config.json: every label must have a unique name, got ${describeValue(labels)}`);
+  throw new UsageError(
+    "duplicate-label",
+    `config.json: every label must have a unique name, got ${describeValue(labels)}`,
+  );
 }
 
 function placeOf(label: string | number | undefined, names: readonly string[], scorer: string): number {
   if (label === undefined && names.length === 1) return 0;
   const listed = names.map((name, index) => `${index}: ${name}`).join(", ");
   if (label === undefined) {
-    throw new UsageError(`${scorer}: label must say which of its labels is the score: ${listed}`);
+    throw new UsageError(
+      "ambiguous-label",
+      `${scorer}: label must say which of its labels is the score: ${listed}`,
+    );
   }
   const place = typeof label === "number" ? label : names.indexOf(label);
   if (names[place] !== undefined) return place;
-  throw new UsageError(`${scorer}: has no label ${describeValue(label)}; it has ${listed}`);
+  throw new UsageError("unknown-label", `${scorer}: has no label ${describeValue(label)}; it has ${listed}`);
 }
 
 /** 1 / (1 + e^−x), without overflow. */

@@ -31,7 +31,7 @@ export abstract class CombinedScorer extends ComposedScorer {
   ) {
     requireList(name, "scorers", parts);
     super(parts);
-    if (parts.length === 0) throw new UsageError(`${name}: needs at least one scorer, got none`);
+    if (parts.length === 0) throw new UsageError("empty", `${name}: needs at least one scorer, got none`);
     this.#prefixes = distinctNames(parts);
     this.labelNames = parts.flatMap((part, index) => {
       const prefix = this.#prefixes[index]!;
@@ -150,7 +150,10 @@ export class WeightedScorer extends CombinedScorer {
     );
     for (const { weight } of parts) {
       if (typeof weight === "number" && weight > 0 && Number.isFinite(weight)) continue;
-      throw new UsageError(`${name}: every weight must be above 0 and finite, got ${describeValue(weight)}`);
+      throw new UsageError(
+        "out-of-range",
+        `${name}: every weight must be above 0 and finite, got ${describeValue(weight)}`,
+      );
     }
     const total = parts.reduce((sum, { weight }) => sum + weight, 0);
     this.#shares = parts.map(({ weight }) => weight / total);

@@ -60,7 +60,7 @@ export class DetoxifyScorer extends ClassifierScorer {
     );
     const { model = variantOf(variant).model, device, hub } = source;
     const problem = categoryProblem(variant, harmCategory);
-    if (problem !== null) throw new UsageError(`detoxify: harmCategory ${problem}`);
+    if (problem !== null) throw new UsageError("unknown-category", `detoxify: harmCategory ${problem}`);
     const classifier = await loadSequenceClassifier(model, { device, hub });
     return disposing(classifier.model, () => {
       const options = { name: "detoxify", label: harmCategory, activation: "sigmoid", batchSize } as const;
@@ -73,6 +73,7 @@ export class DetoxifyScorer extends ClassifierScorer {
 function variantOf(name: string): Variant {
   if (Object.hasOwn(VARIANTS, name)) return VARIANTS[name as DetoxifyVariant];
   throw new UsageError(
+    "unknown-choice",
     `detoxify: unknown variant ${JSON.stringify(name)}; available: ${DETOXIFY_VARIANTS.join(", ")}`,
   );
 }
@@ -104,6 +105,7 @@ function headsOf(
   const lost = [...heads].find(([, index]) => index < 0)?.[0];
   if (lost === undefined) return heads;
   throw new UsageError(
+    "missing-label",
     `detoxify: ${model} must have a label ${lost}, as Detoxify's ${variant} has, but its labels are ${labels.join(", ")}; ` +
       `use type: classifier for other classifiers`,
   );
@@ -148,7 +150,10 @@ export const detoxifyScorerKind = defineKind({
   summary: "Detoxify's toxicity classifiers",
   schema: options.superRefine(({ variant, category }, context) => {
     const message = categoryProblem(variant, category);
-    if (message !== null) context.addIssue({ code: "custom", path: ["category"], message });
+    if (message !== null) {
+      const params = { rule: "unknown-category" };
+      context.addIssue({ code: "custom", path: ["category"], message, params });
+    }
   }),
   models: ({ variant, model }) => [model ?? variantOf(variant).model],
   make: ({ category, ...options }, { hub }) =>

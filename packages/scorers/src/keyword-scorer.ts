@@ -13,7 +13,8 @@ const entry = z.strictObject({
       try {
         linearPattern(pattern, "");
       } catch (error) {
-        context.addIssue({ code: "custom", message: (error as Error).message.slice(": ".length) });
+        const { rule, message } = error as UsageError;
+        context.addIssue({ code: "custom", message: message.slice(": ".length), params: { rule } });
       }
     })
     .optional()
@@ -82,7 +83,7 @@ export class KeywordScorer extends Scorer {
     const { name } = parseOptions("KeywordScorer", scorerName, options);
     this.name = name;
     requireList(name, "entries", entries);
-    if (entries.length === 0) throw new UsageError(`${name}: needs at least one term or pattern`);
+    if (entries.length === 0) throw new UsageError("empty", `${name}: needs at least one term or pattern`);
     this.#entries = entries.map((entry, index) => compile(entry, `${name}: entry ${index + 1}`));
     this.labelNames = [...new Set(this.#entries.flatMap(({ label }) => (label === null ? [] : [label])))];
   }
@@ -99,7 +100,8 @@ export class KeywordScorer extends Scorer {
     parseOptions("KeywordScorer", scorerName, options);
     const parsed = await readJSONFile(path, "keywords");
     const list: unknown = Array.isArray(parsed) ? parsed : (parsed as { entries?: unknown } | null)?.entries;
-    if (!Array.isArray(list)) throw new UsageError(`${path}: must hold an array of keyword entries`);
+    if (!Array.isArray(list))
+      throw new UsageError("not-a-list", `${path}: must hold an array of keyword entries`);
     return new this(
       list.map((item: unknown, index) => entryOf(item, `${path}: entry ${index + 1}`)),
       options,
@@ -130,15 +132,19 @@ export class KeywordScorer extends Scorer {
 
 function compile({ term, pattern, weight = 1, label }: KeywordEntry, where: string): Compiled {
   if ((term === undefined) === (pattern === undefined)) {
-    throw new UsageError(`${where}: needs exactly one of "term" and "pattern"`);
+    throw new UsageError("term-or-pattern", `${where}: needs exactly one of "term" and "pattern"`);
   }
   if (typeof weight !== "number" || !(weight > 0 && weight <= 1)) {
-    throw new UsageError(`${where}: weight must be above 0 and at most 1, got ${String(weight)}`);
+    throw new UsageError(
+      "out-of-range",
+      `${where}: weight must be above 0 and at most 1, got ${String(weight)}`,
+    );
   }
   const rest = { weight, label: label ?? null };
   if (term !== undefined) {
     const folded = foldText(term).trim();
-    if (folded === "") throw new UsageError(`${where}: a term must hold at least one visible character`);
+    if (folded === "")
+      throw new UsageError("blank-term", `${where}: a term must hold at least one visible character`);
     return { expression: wholeWords(folded), folded: true, ...rest };
   }
   return { expression: linearPattern(pattern!, where), folded: false, ...rest };
@@ -157,16 +163,22 @@ function wholeWords(term: string): RegExp {
 function entryOf(item: unknown, where: string): KeywordEntry {
   if (typeof item === "string") return { term: item };
   if (typeof item !== "object" || item === null || Array.isArray(item)) {
-    throw new UsageError(`${where}: must be a string or an object`);
+    throw new UsageError("invalid-type", `${where}: must be a string or an object`);
   }
   const kinds = { term: "string", pattern: "string", label: "string", weight: "number" } as const;
   for (const [key, value] of Object.entries(item)) {
     const kind = (kinds as Record<string, string>)[key];
     if (kind === undefined) {
-      throw new UsageError(`${where}: unknown key "${key}"; the keys are ${Object.keys(kinds).join(", ")}`);
+      throw new UsageError(
+        "unknown-key",
+        `${where}: unknown key "${key}"; the keys are ${Object.keys(kinds).join(", ")}`,
+      );
     }
     if (typeof value !== kind)
-      throw new UsageError(`${where}: ${key} must be a ${kind}, got ${JSON.stringify(value)}`);
+      throw new UsageError(
+        "invalid-type",
+        `${where}: ${key} must be a ${kind}, got ${JSON.stringify(value)}`,
+      );
   }
   return item;
 }
@@ -184,7 +196,11 @@ const keywordOptions = z
   .superRefine(({ file, entries }, context) => {
     if ((file === undefined) !== (entries === undefined)) return;
     const got = file === undefined ? "neither" : "both";
-    context.addIssue({ code: "custom", message: `must have either "file" or "entries", got ${got}` });
+    context.addIssue({
+      code: "custom",
+      message: `must have either "file" or "entries", got ${got}`,
+      params: { rule: "file-or-entries" },
+    });
   });
 
 export const keywordScorerKind = defineKind({

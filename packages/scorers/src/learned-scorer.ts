@@ -5,10 +5,10 @@ import { z } from "zod";
 import { requireLoaded, Scorer, type Loads, type ScoreOutcome } from "@astra-rl/method";
 
 const isLength = (value: unknown) => Number.isInteger(value) && Number(value) >= 1 && Number(value) <= 8;
-const lengths = z.custom<readonly number[]>(
-  (value) => Array.isArray(value) && value.every(isLength),
-  "must be an array of whole numbers from 1 to 8",
-);
+const lengths = z.custom<readonly number[]>((value) => Array.isArray(value) && value.every(isLength), {
+  error: "must be an array of whole numbers from 1 to 8",
+  params: { rule: "out-of-range" },
+});
 
 const scorerFile = z.object({
   /** Version of the folder's format. */
@@ -18,12 +18,10 @@ const scorerFile = z.object({
   /** Labels in the order of the weight's rows; the first is the score. */
   labels: z.array(z.string()).min(1).readonly(),
   /** See `HashedNgramOptions`. */
-  buckets: z
-    .number()
-    .refine(
-      (count) => Number.isInteger(Math.log2(count)) && count <= 2 ** 24,
-      "must be a power of two of at most 2^24",
-    ),
+  buckets: z.number().refine((count) => Number.isInteger(Math.log2(count)) && count <= 2 ** 24, {
+    error: "must be a power of two of at most 2^24",
+    params: { rule: "out-of-range" },
+  }),
   wordNgrams: lengths,
   characterNgrams: lengths,
 });
@@ -59,12 +57,14 @@ export class LearnedScorer extends Scorer {
     const { labels, buckets, name } = configuration;
     if (weights.weight.length !== labels.length * buckets || weights.bias.length !== labels.length) {
       throw new UsageError(
+        "length-mismatch",
         `${name}: ${labels.length} labels and ${buckets} buckets need ${labels.length * buckets} weights and ` +
           `${labels.length} biases, got ${weights.weight.length} and ${weights.bias.length}`,
       );
     }
     for (const [what, values] of Object.entries(weights) as [string, Float32Array][]) {
-      if (!values.every(Number.isFinite)) throw new UsageError(`${name}: every ${what} must be finite`);
+      if (!values.every(Number.isFinite))
+        throw new UsageError("not-finite", `${name}: every ${what} must be finite`);
     }
     this.name = name;
     this.labelNames = labels;
@@ -89,6 +89,7 @@ export class LearnedScorer extends Scorer {
         const entry = file.tensors.get(name);
         if (entry === undefined || entry.dtype !== "float32" || entry.shape.join() !== shape.join()) {
           throw new UsageError(
+            "tensor-mismatch",
             `${folder}/scorer.safetensors: needs "${name}" as float32 [${shape.join(", ")}], got ` +
               (entry === undefined ? "none" : `${entry.dtype} [${entry.shape.join(", ")}]`),
           );

@@ -24,9 +24,13 @@ export function linearPattern(pattern: string, where: string): LinearPattern {
   } catch (error) {
     // The engine's message repeats the whole pattern.
     const reason = messageOf(error).slice(messageOf(error).lastIndexOf("/iu: ") + 5);
-    throw new UsageError(`${where}: Invalid regular expression ${shown(pattern)}: ${reason}`, {
-      cause: error,
-    });
+    throw new UsageError(
+      "invalid-pattern",
+      `${where}: Invalid regular expression ${shown(pattern)}: ${reason}`,
+      {
+        cause: error,
+      },
+    );
   }
   try {
     const compiled = RE2JS.compile(translated(pattern), RE2JS.CASE_INSENSITIVE);
@@ -39,6 +43,7 @@ export function linearPattern(pattern: string, where: string): LinearPattern {
         ? "references back to a group cannot be used"
         : brief(error.message.replace(/^error parsing regexp: /u, "").replace("(?i)", ""));
     throw new UsageError(
+      "nonlinear-pattern",
       `${where}: ${shown(pattern)} must be a pattern that is matched in linear time: ${reason}; write it without, ` +
         `or as several entries`,
       { cause: error },

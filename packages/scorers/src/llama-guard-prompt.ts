@@ -66,6 +66,7 @@ export class GuardPrompt {
       // If the template raises an error, that message is better.
       this.#write(question, false, []);
       throw new UsageError(
+        "template-omits-messages",
         `${where}: the chat template must include the messages of user and assistant, but omits them`,
       );
     }
@@ -83,6 +84,7 @@ export class GuardPrompt {
     const template = ChatTemplate.of(tokenizer);
     if (template === null) {
       throw new UsageError(
+        "missing-chat-template",
         `${options.where}: a guard model requires its chat template, but there is none (chat_template.jinja, or ` +
           `"chat_template" in tokenizer_config.json)`,
       );
@@ -126,6 +128,7 @@ export class GuardPrompt {
     }
     if (ids.length <= most) return { ids, isCut: shown !== messages };
     throw new UsageError(
+      "template-exceeds-window",
       `llama-guard: the template alone takes ${ids.length} tokens, and the model reads at most ${most}; use a model with ` +
         `a longer window, or fewer categories`,
     );
@@ -152,6 +155,7 @@ export class GuardPrompt {
     });
     if (safe === undefined || unsafe === undefined || safe === unsafe) {
       throw new UsageError(
+        "indistinct-verdicts",
         `${where}: "safe" and "unsafe" must begin with different tokens after the assistant's header; this is ` +
           `not the ` +
           `tokenizer of such a guard model`,
@@ -199,10 +203,11 @@ function chosen(listed: readonly string[], asked: readonly string[] | undefined,
   if (unknown !== undefined) {
     const known = listed.length === 0 ? "its chat template lists none" : `it has ${listed.join(", ")}`;
     throw new UsageError(
+      "unknown-category",
       `${where}: categories must be of this model, got ${JSON.stringify(unknown)}; ${known}`,
     );
   }
   if (asked?.length === 0)
-    throw new UsageError(`${where}: categories must not be empty; leave them out for all`);
+    throw new UsageError("empty", `${where}: categories must not be empty; leave them out for all`);
   return listed.filter((key) => asked === undefined || asked.includes(key));
 }

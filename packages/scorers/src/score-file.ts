@@ -47,7 +47,8 @@ export class ScoreFile {
     const found = statSync(path, { throwIfNoEntry: false });
     if (found === undefined) return new ScoreFile(path, identity, scores);
     // Reading a device may never end.
-    if (!found.isFile()) throw new UsageError(`${path}: must be a file of scores, got something else`);
+    if (!found.isFile())
+      throw new UsageError("not-a-file", `${path}: must be a file of scores, got something else`);
     let line = 0;
     let kept = 0;
     const strange: number[] = [];
@@ -68,10 +69,13 @@ export class ScoreFile {
         if (scores.size > limit) scores.delete(scores.keys().next().value!);
       }
     } catch (cause) {
-      throw new UsageError(`${path}: cannot be read: ${(cause as Error).message}`, { cause });
+      throw new UsageError("file-unreadable", `${path}: cannot be read: ${(cause as Error).message}`, {
+        cause,
+      });
     }
     if (strange.length > 0 && kept === 0) {
       throw new UsageError(
+        "not-a-score-file",
         `${path}: must be a file of scores, but it contains none; name another file, or one that does not exist yet`,
       );
     }

@@ -13,6 +13,7 @@ export class ThresholdScorer extends MappedScorer {
     super(part, "probability");
     if (!(typeof threshold === "number" && threshold > 0 && threshold <= 1)) {
       throw new UsageError(
+        "out-of-range",
         `threshold: must be greater than 0 and at most 1, the range of scores, got ${describeValue(threshold)}`,
       );
     }

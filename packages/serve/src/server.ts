@@ -50,6 +50,7 @@ export async function serve(
   const isLocal = isLoopback(host);
   if (!isLocal && token === undefined) {
     throw new UsageError(
+      "token-required",
       `--host ${host}: anyone who reaches this address could use the model; set a token (--token-env NAME), or listen on 127.0.0.1`,
     );
   }
@@ -94,6 +95,7 @@ export async function serve(
 export function requireToken(token: string, where: string): void {
   if (/^[\x21-\x7e]+$/u.test(token)) return;
   throw new UsageError(
+    "unsendable-token",
     `${where}: a token must have visible ASCII characters only, no white space, since no client could send ` +
       `it; choose another one`,
   );

@@ -26,6 +26,7 @@ export function requireAddressSpace(threads: number, left = addressSpaceLeft()):
   if (left >= needed) return;
   const mebibytes = (bytes: number) => Math.max(0, Math.round(bytes / 2 ** 20));
   throw new UsageError(
+    "address-space-limit",
     `the limit on this process's address space (ulimit -v) leaves ${mebibytes(left)} MiB, and ${threads} ` +
       `thread${threads === 1 ? "" : "s"} of the engine need ${mebibytes(needed)} MiB; raise the limit by ` +
       `${mebibytes(needed - left)} MiB (ulimit -v unlimited)${threads === 1 ? "" : ", or set OMP_NUM_THREADS to fewer"}`,

@@ -29,7 +29,10 @@ export function clipGradNorm_(
   options: ClipGradNormOptions = {},
 ): number {
   if (typeof maxNorm !== "number" || !(maxNorm >= 0)) {
-    throw new UsageError(`clipGradNorm_ maxNorm: must be a number ≥ 0, got ${describeValue(maxNorm)}`);
+    throw new UsageError(
+      "out-of-range",
+      `clipGradNorm_ maxNorm: must be a number ≥ 0, got ${describeValue(maxNorm)}`,
+    );
   }
   const gradients = [...parameters]
     .map((parameter) => parameter.grad)

@@ -69,12 +69,15 @@ export async function initProcessGroup(options: ProcessGroupOptions): Promise<vo
   for (const [name, seconds] of Object.entries({ timeout, connectTimeout })) {
     if (seconds > 0 && seconds <= 10 ** 7) continue;
     throw new UsageError(
+      "out-of-range",
       `distributed: ${name} must be between 0 and 10⁷ seconds, got ${describeValue(seconds)}`,
     );
   }
-  if (group !== ALONE) throw new UsageError("distributed: this process has already joined a group");
+  if (group !== ALONE)
+    throw new UsageError("already-joined", "distributed: this process has already joined a group");
   if (!servesRendezvous && addon().information().version.startsWith("1.")) {
     throw new UsageError(
+      "incompatible-store",
       `distributed: torchrun's own store is incompatible with libtorch ${addon().information().version}; set ` +
         "TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 for torchrun, so that rank 0 has its own store",
     );
@@ -201,6 +204,7 @@ export async function allGatherObject<T>(value: T): Promise<T[]> {
     bytes = serialize(value);
   } catch (cause) {
     throw new UsageError(
+      "not-transferable",
       `distributed: a value cannot be sent between processes: ${(cause as Error).message}; use plain data`,
       { cause },
     );

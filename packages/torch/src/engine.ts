@@ -115,6 +115,7 @@ export function requireDevice(device: Device, what: string): void {
       ? "there is no CUDA device, or no driver for it"
       : `there ${cudaDevices === 1 ? "is 1 CUDA device" : `are ${cudaDevices} CUDA devices`}, counted from 0`;
   throw new UsageError(
+    "device-unavailable",
     `${what}: ${device} cannot be used: ${reason}; choose cpu, or see what astra-rl doctor says`,
   );
 }

@@ -31,6 +31,7 @@ export function launchedOptions(environment: Environment = process.env): Process
   const rank = whole(environment, found.rank, 0);
   if (rank >= worldSize) {
     throw new UsageError(
+      "rank-beyond-world-size",
       `distributed: ${found.rank} is ${rank}, and ${found.worldSize} is ${worldSize}; ranks count from 0`,
     );
   }
@@ -105,6 +106,7 @@ function masterAddress(environment: Environment, launcher: Launcher, isLocal: bo
   if (address !== undefined && address !== "") return address;
   if (isLocal) return "127.0.0.1";
   throw new UsageError(
+    "missing-master-address",
     `distributed: ${launcher.rank} indicates one of several processes, but MASTER_ADDR is not set; set MASTER_ADDR ` +
       "to the machine of rank 0, and MASTER_PORT to a free port of it",
   );
@@ -123,6 +125,7 @@ function whole(environment: Environment, name: string, least: number): number {
   const value = Number(text);
   if (/^\d+$/u.test(text ?? "") && Number.isSafeInteger(value) && value >= least) return value;
   throw new UsageError(
+    "out-of-range",
     `distributed: the variable ${name} must be a whole number of at least ${least}, got ${describeValue(text)}`,
   );
 }

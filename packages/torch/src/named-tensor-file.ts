@@ -23,7 +23,7 @@ export abstract class NamedTensorFile {
   read(name: string): Tensor {
     if (this.closed) throw new TorchError(`${this.path}: it is closed already; read before close()`);
     if (!this.tensors.has(name)) {
-      throw new UsageError(`${this.path}: there is no tensor ${describeValue(name)}`);
+      throw new UsageError("unknown-tensor", `${this.path}: there is no tensor ${describeValue(name)}`);
     }
     return readUnchanged(this.file, () => this.readFrom(this.file, name));
   }
@@ -57,13 +57,14 @@ export function openNamed<T extends NamedTensorFile>(path: string, make: (file: 
 /** @throws UsageError if it is missing, not a regular file, or unreadable */
 function openRegularFile(path: string): TensorFile {
   try {
-    if (!statSync(path).isFile()) throw new UsageError(`${path}: must be a file`);
+    if (!statSync(path).isFile()) throw new UsageError("not-a-file", `${path}: must be a file`);
     accessSync(path, constants.R_OK);
   } catch (cause) {
     if (cause instanceof UsageError) throw cause;
     const { code, message } = cause as NodeJS.ErrnoException;
-    const rule = code === "ENOENT" ? "there is no such file" : `cannot be read (${code ?? message})`;
-    throw new UsageError(`${path}: ${rule}`, { cause });
+    throw code === "ENOENT"
+      ? new UsageError("file-not-found", `${path}: there is no such file`, { cause })
+      : new UsageError("file-unreadable", `${path}: cannot be read (${code ?? message})`, { cause });
   }
   return openTensorFile(path);
 }
@@ -80,6 +81,7 @@ function readUnchanged(file: TensorFile, read: () => Tensor): Tensor {
   } catch (cause) {
     if (!file.isChanged()) throw cause;
     throw new UsageError(
+      "file-changed",
       `${file.path}: it was changed while it was being read; load it again when it is complete`,
       { cause },
     );

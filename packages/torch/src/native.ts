@@ -274,6 +274,7 @@ function keepLibrariesWithin(preload: Preload): void {
     const asked = process.env["ASTRA_ISA"];
     const known = ISAS.slice(0, ISAS.indexOf(machine) + 1).join(", ");
     throw new UsageError(
+      "unknown-choice",
       `ASTRA_ISA must be one of ${known}, which this machine has, got ${describeValue(asked)}; unset it to use all of them`,
     );
   }
@@ -299,6 +300,7 @@ function load(): NativeAddon {
   const file = join(buildFolder, "astra_torch.node");
   if (statSync(file, { throwIfNoEntry: false }) === undefined) {
     throw new UsageError(
+      "engine-not-built",
       `the engine is not built: there is no ${file}; run \`${setupCommand()}\` (it finds or installs libtorch and builds the addon)`,
     );
   }
@@ -331,6 +333,7 @@ function load(): NativeAddon {
     if (cause instanceof UsageError) throw cause;
     const reason = cause instanceof Error ? cause.message.split("\n")[0] : String(cause);
     throw new UsageError(
+      "engine-unloadable",
       `the engine in ${buildFolder} cannot be loaded: ${reason}; run \`${setupCommand()}\` to build it again`,
       { cause },
     );

@@ -48,6 +48,7 @@ export const scheduleNames: readonly ScheduleName[] = Object.keys(makers) as Sch
 export function createSchedule(name: ScheduleName, options: ScheduleOptions): Schedule {
   if (!Object.hasOwn(makers, name)) {
     throw new UsageError(
+      "unknown-choice",
       `schedule: unknown name ${JSON.stringify(name)}; available: ${scheduleNames.join(", ")}`,
     );
   }
@@ -66,10 +67,16 @@ function progress(step: number, warmupSteps: number, totalSteps: number): number
 function readLengths(where: string, options: ScheduleOptions, needsTotal: boolean) {
   const { warmupSteps = 0, totalSteps } = options;
   if (!Number.isSafeInteger(warmupSteps) || warmupSteps < 0) {
-    throw new UsageError(`${where} warmupSteps: must be a whole number ≥ 0, got ${String(warmupSteps)}`);
+    throw new UsageError(
+      "out-of-range",
+      `${where} warmupSteps: must be a whole number ≥ 0, got ${String(warmupSteps)}`,
+    );
   }
   if (needsTotal && (totalSteps === undefined || !Number.isSafeInteger(totalSteps) || totalSteps < 1)) {
-    throw new UsageError(`${where} totalSteps: must be a whole number ≥ 1, got ${String(totalSteps)}`);
+    throw new UsageError(
+      "out-of-range",
+      `${where} totalSteps: must be a whole number ≥ 1, got ${String(totalSteps)}`,
+    );
   }
   return { warmupSteps, totalSteps: totalSteps ?? 0 };
 }

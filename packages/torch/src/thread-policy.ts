@@ -27,7 +27,10 @@ export function threads(): number {
  */
 export function setThreads(count: number | null): void {
   if (count !== null && count > mostThreads()) {
-    throw new UsageError(`setThreads: threads must be at most ${mostThreads()} here, got ${count}`);
+    throw new UsageError(
+      "out-of-range",
+      `setThreads: threads must be at most ${mostThreads()} here, got ${count}`,
+    );
   }
   if (count !== null) addon().setThreads(count);
   chosen = count !== null;

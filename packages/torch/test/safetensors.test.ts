@@ -287,7 +287,7 @@ describe("read tensors", () => {
       expect(file.read("other").toTypedArray()).toEqual(values);
       change(path);
       const rule = `${path}: it was changed while it was being read; load it again when it is complete`;
-      expect(() => file.read("weight")).toThrow(new UsageError(rule));
+      expect(() => file.read("weight")).toThrow(new UsageError("file-changed", rule));
       if (change === overwrite) {
         using again = openSafetensors(path);
         expect(again.read("weight").shape).toEqual([20_000]);
@@ -457,11 +457,13 @@ describe("an invalid file is refused with its path and the rule", () => {
 
   it("a missing file, a folder, a named pipe, an unknown tensor", () => {
     const missing = join(folder, "missing.safetensors");
-    expect(() => openSafetensors(missing)).toThrow(new UsageError(`${missing}: there is no such file`));
-    expect(() => openSafetensors(folder)).toThrow(new UsageError(`${folder}: must be a file`));
+    expect(() => openSafetensors(missing)).toThrow(
+      new UsageError("file-not-found", `${missing}: there is no such file`),
+    );
+    expect(() => openSafetensors(folder)).toThrow(new UsageError("not-a-file", `${folder}: must be a file`));
     const pipe = join(folder, "pipe");
     execFileSync("mkfifo", [pipe]);
-    expect(() => openSafetensors(pipe)).toThrow(new UsageError(`${pipe}: must be a file`));
+    expect(() => openSafetensors(pipe)).toThrow(new UsageError("not-a-file", `${pipe}: must be a file`));
     using file = openSafetensors(goldenFile("python-written.safetensors"));
     expect(() => file.read("nothing")).toThrow('there is no tensor "nothing"');
     expect(() => file.read("__proto__")).toThrow(UsageError);

@@ -98,7 +98,10 @@ export class ProgressWatch implements Watch {
       hasWarned?: boolean;
     };
     if (start === undefined || part === undefined || seen === undefined || hasWarned === undefined) {
-      throw new UsageError(`${this.name}: the state was not returned by getState() of a watch`);
+      throw new UsageError(
+        "invalid-state",
+        `${this.name}: the state was not returned by getState() of a watch`,
+      );
     }
     this.#start = start;
     this.#part = part;

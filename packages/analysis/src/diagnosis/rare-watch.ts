@@ -68,7 +68,10 @@ export class RareWatch implements Watch {
       harmful === undefined ||
       hasWarned === undefined
     ) {
-      throw new UsageError(`${this.name}: the state was not returned by getState() of a watch`);
+      throw new UsageError(
+        "invalid-state",
+        `${this.name}: the state was not returned by getState() of a watch`,
+      );
     }
     this.#seen = { steps, conversations, turns, harmful };
     this.#hasWarned = hasWarned;

@@ -57,6 +57,7 @@ export class RunDiagnosis {
     const lacking = this.#watches.find(({ name }) => !Object.hasOwn(watches, name));
     if (lacking !== undefined) {
       throw new UsageError(
+        "state-of-other-parts",
         `watches: the state of a run must be of all its watches, got none of "${lacking.name}"`,
       );
     }

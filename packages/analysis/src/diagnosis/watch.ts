@@ -138,7 +138,10 @@ export abstract class WindowWatch implements Watch {
       typeof count !== "number" ||
       hasWarned === undefined
     ) {
-      throw new UsageError(`${this.name}: the state was not returned by getState() of a watch`);
+      throw new UsageError(
+        "invalid-state",
+        `${this.name}: the state was not returned by getState() of a watch`,
+      );
     }
     this.#first = [...first];
     this.#last = [...last];

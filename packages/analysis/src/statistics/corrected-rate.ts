@@ -126,6 +126,7 @@ function requireSample(
   )
     return;
   throw new UsageError(
+    "impossible-counts",
     `${where}: counts must be whole numbers, with at most as many positives and sampled items as there are items, got ` +
       `${cells.join(", ")} of ${total}, ${positives} of them positive`,
   );

@@ -62,7 +62,10 @@ export function studentTCdf(t: number, degrees: number): number {
 export function studentTQuantile(p: number, degrees: number): number {
   requireProbability("studentTQuantile", p);
   if (!(degrees > 0)) {
-    throw new UsageError(`studentTQuantile: degrees of freedom must be greater than 0, got ${degrees}`);
+    throw new UsageError(
+      "out-of-range",
+      `studentTQuantile: degrees of freedom must be greater than 0, got ${degrees}`,
+    );
   }
   if (p === 0) return -Infinity;
   if (p === 1) return Infinity;
@@ -122,5 +125,5 @@ function bisect(increasing: (x: number) => number, low: number, high: number): n
 }
 
 function requireProbability(where: string, p: number): void {
-  if (!(p >= 0 && p <= 1)) throw new UsageError(`${where}: p must lie in [0, 1], got ${p}`);
+  if (!(p >= 0 && p <= 1)) throw new UsageError("out-of-range", `${where}: p must lie in [0, 1], got ${p}`);
 }

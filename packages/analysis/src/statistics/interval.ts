@@ -10,7 +10,10 @@ export interface Interval {
 /** Checks and returns a confidence level, given as 0.95, not 95 or 0.05. */
 export function requireConfidence(where: string, confidence: number): number {
   if (!(confidence > 0 && confidence < 1)) {
-    throw new UsageError(`${where}: confidence must lie between 0 and 1, such as 0.95, got ${confidence}`);
+    throw new UsageError(
+      "out-of-range",
+      `${where}: confidence must lie between 0 and 1, such as 0.95, got ${confidence}`,
+    );
   }
   return confidence;
 }

@@ -51,7 +51,7 @@ export function exactUpperBound(successes: number, trials: number, confidence = 
 export function fewestTrials(share: number, confidence = 0.95): number {
   requireConfidence("fewestTrials", confidence);
   if (!(share > 0 && share < 1))
-    throw new UsageError(`fewestTrials: the share must lie between 0 and 1, got ${share}`);
+    throw new UsageError("out-of-range", `fewestTrials: the share must lie between 0 and 1, got ${share}`);
   return Math.ceil(Math.log(1 - confidence) / Math.log1p(-share) - 1e-9);
 }
 
@@ -146,6 +146,7 @@ export function newcombePairedDifference(counts: PairedCounts, confidence = 0.95
 export function requireCounts(where: string, part: number, whole: number): void {
   if (!Number.isSafeInteger(part) || !Number.isSafeInteger(whole) || part < 0 || part > whole) {
     throw new UsageError(
+      "impossible-counts",
       `${where}: counts must be whole numbers with 0 ≤ part ≤ whole, got ${part} of ${whole}`,
     );
   }

@@ -117,6 +117,7 @@ export function quantile(sorted: Float64Array, p: number): number {
 function differences(where: string, first: readonly number[], second: readonly number[]): number[] {
   if (first.length !== second.length) {
     throw new UsageError(
+      "unequal-counts",
       `${where}: pairs need equally many values, got ${first.length} and ${second.length}`,
     );
   }
@@ -125,6 +126,9 @@ function differences(where: string, first: readonly number[], second: readonly n
 
 function requireResamples(where: string, resamples: number): void {
   if (!Number.isSafeInteger(resamples) || resamples < 1) {
-    throw new UsageError(`${where}: resamples must be a whole number of at least 1, got ${resamples}`);
+    throw new UsageError(
+      "out-of-range",
+      `${where}: resamples must be a whole number of at least 1, got ${resamples}`,
+    );
   }
 }

@@ -125,13 +125,17 @@ async function ownSystem(
         loadForEvaluation(Evaluated as never, configuration, hub, { ...judges, ...options, ...instead }),
       );
     }
-    throw new UsageError(`system: ${Class.name} is loaded with models, but models.${missing} is missing`);
+    throw new UsageError(
+      "missing-model",
+      `system: ${Class.name} is loaded with models, but models.${missing} is missing`,
+    );
   };
   return withJudges(configuration, hub, async (judges) => {
     const system = await makePart("system", section, { ...judges, purpose, seed, load });
     if (instead.tester !== undefined && !isLoaded) {
       disposeOnce(system);
       throw new UsageError(
+        "own-tester",
         "system: a custom system that is not loaded with models has its own tester, which cannot be replaced",
       );
     }
@@ -147,7 +151,10 @@ async function ownSystem(
 function savedTester(tester: ModelSetting): string {
   const folder = checkpointOf(tester);
   if (folder !== null) return folder;
-  throw new UsageError("models.tester: a custom system restores its tester from a folder; give one");
+  throw new UsageError(
+    "folder-required",
+    "models.tester: a custom system restores its tester from a folder; give one",
+  );
 }
 
 /** Frees additional parts when the system is disposed of. */

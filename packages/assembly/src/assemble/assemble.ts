@@ -87,7 +87,10 @@ export async function assembleEvaluator<E extends AnyEvaluator = ASTEvaluator>(
   const { sampler, evaluation, seed } = configuration;
   const { depth, threshold } = evaluation;
   if (depth !== undefined && !("depth" in sampler)) {
-    throw new UsageError(`evaluation.depth: the sampler ${sampler.type} has no option depth; leave it out`);
+    throw new UsageError(
+      "inapplicable-option",
+      `evaluation.depth: the sampler ${sampler.type} has no option depth; leave it out`,
+    );
   }
   // Evaluations follow a single path, so the width of built-in samplers must not count against their turn limit.
   // Options of custom samplers are not changed.
@@ -101,7 +104,8 @@ export async function assembleEvaluator<E extends AnyEvaluator = ASTEvaluator>(
   const judges = evaluatorsOf.get(system);
   const starts = startsOf(system, prompts);
   const refuseRepeats = (why: string) => {
-    if (evaluation.repeats > 1) throw new UsageError(`evaluation.repeats: ${why}; leave it out`);
+    if (evaluation.repeats > 1)
+      throw new UsageError("inapplicable-option", `evaluation.repeats: ${why}; leave it out`);
   };
   if (configuration.evaluator !== undefined) {
     refuseRepeats("a custom evaluator decides how often it tries a prompt");

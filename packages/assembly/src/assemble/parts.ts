@@ -45,7 +45,8 @@ export async function algorithmNeeds({
 async function kindOf<R extends Role>(role: R, { type }: KindSection): Promise<Kind<R> | UserKind<R>> {
   const kind = findKind(role, type);
   if (kind !== null) return kind;
-  if (!isModuleReference(type)) throw new UsageError(`${role}: unknown type ${JSON.stringify(type)}`);
+  if (!isModuleReference(type))
+    throw new UsageError("unknown-choice", `${role}: unknown type ${JSON.stringify(type)}`);
   return (await loadUserModule(role, type)).kind;
 }
 

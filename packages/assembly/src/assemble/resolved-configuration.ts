@@ -59,8 +59,12 @@ function recordedConfiguration(file: string): Record<string, Record<string, unkn
   try {
     return (parse(readFileSync(file, "utf8")) ?? {}) as Record<string, Record<string, unknown> | null>;
   } catch (cause) {
-    throw new UsageError(`${file}: cannot be read; restore it, or delete it to continue without it`, {
-      cause,
-    });
+    throw new UsageError(
+      "file-unreadable",
+      `${file}: cannot be read; restore it, or delete it to continue without it`,
+      {
+        cause,
+      },
+    );
   }
 }

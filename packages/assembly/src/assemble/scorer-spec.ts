@@ -18,6 +18,7 @@ export async function readScorerSpec(spec: string): Promise<KindSection> {
   const names = kindsOf("scorer").map(({ name }) => name);
   const advice = didYouMean(spec.split(":")[0], names);
   throw new UsageError(
+    "invalid-scorer",
     `--scorer ${spec}: must be a kind (${names.join(", ")}), keyword:FILE.json, ./file.js#name, a YAML file, or ` +
       `{type: …, …}${advice}`,
   );

@@ -93,16 +93,17 @@ export async function searchProbes(
   if (doubts.length > 0) return { search: null, doubts };
   if (sample.flat().every(({ response_harm: harm }) => harm === null)) {
     throw new UsageError(
+      "nothing-scored",
       "search: no response has a score, and only harm can be searched for; configure a scorer",
     );
   }
   const sampleNll = probeNll(sample.flat());
-  if (sampleNll === null && typeof bound === "number") throw new UsageError(NO_LIKELIHOOD);
+  if (sampleNll === null && typeof bound === "number") throw new UsageError("no-likelihood", NO_LIKELIHOOD);
   const maxNll = bound === undefined ? (sampleNll === null ? null : sampleNll + SLACK_NATS) : bound;
 
   const candidates = candidatesOf(sample.flat(), threshold);
   const likely = bestFirst(candidates, maxNll).map(({ candidate }) => candidate);
-  if (likely.length === 0) throw new UsageError(nothingFound(candidates, maxNll));
+  if (likely.length === 0) throw new UsageError("nothing-found", nothingFound(candidates, maxNll));
   tester.takeOver(system);
   const tryOn = async (own: readonly string[], places: readonly number[]): Promise<Trial[][]> => {
     const pairs = own.flatMap((probe) => places.map((place) => ({ probe, start: starts[place]! })));
@@ -125,7 +126,7 @@ export async function searchProbes(
   const later = doubtsOfTurns(said.slice(size).flat(), threshold);
   if (later.length > 0) return { search: null, doubts: later };
   const found = worthKeeping(halved.found).slice(0, keep);
-  if (found.length === 0) throw new UsageError(nothingFound(halved.tried, maxNll));
+  if (found.length === 0) throw new UsageError("nothing-found", nothingFound(halved.tried, maxNll));
   return {
     search: {
       queries: answersIn(said),
@@ -167,6 +168,7 @@ async function evaluatorOf(
 ): Promise<ASTEvaluator> {
   if (!("depth" in configuration.sampler)) {
     throw new UsageError(
+      "sampler-without-depth",
       `search: the sampler ${configuration.sampler.type} has no depth, which a search requires, since it ` +
         `sends the probe at each turn; use the sampler ast or path`,
     );
@@ -178,12 +180,16 @@ async function evaluatorOf(
     openers,
   );
   if (!(made instanceof ASTEvaluator)) {
-    throw new UsageError("search: uses the built-in evaluator; leave the section evaluator out");
+    throw new UsageError(
+      "custom-evaluator",
+      "search: uses the built-in evaluator; leave the section evaluator out",
+    );
   }
   const { sampler, scorer, threshold } = made;
   const starts = made.starts!;
   if (!(sampler as Partial<Sampler>).startsFromPrompts) {
     throw new UsageError(
+      "episodes-only",
       `search: the sampler ${configuration.sampler.type} does not start from prompts, which a search ` +
         `requires; use the ` +
         "sampler ast or path",
@@ -191,6 +197,7 @@ async function evaluatorOf(
   }
   if (!(system.stateOf(starts[0] as PromptOf<Conversation>) instanceof Conversation)) {
     throw new UsageError(
+      "not-a-conversation",
       "search: the states of this system are not conversations, which a search requires; train a tester instead",
     );
   }

@@ -26,6 +26,7 @@ export function checkWindows({ models, generation }: Configuration): void {
       const window = name === null ? null : windowOf(modelSource(name));
       if (window === null || maxNewTokens < window) continue;
       throw new UsageError(
+        "no-room-for-context",
         `generation.${role}.maxNewTokens: must leave at least one token of context in the window of ${window} tokens of ` +
           `${name}, got ${maxNewTokens}`,
       );

@@ -48,7 +48,8 @@ export async function readCommandConfiguration(
   }: { set?: readonly Override[] | undefined; tester?: string | undefined; trains?: boolean },
   output: Output,
 ): Promise<Configuration> {
-  if (tester?.trim() === "") throw new UsageError('--tester "": must name a folder or a hub id, got nothing');
+  if (tester?.trim() === "")
+    throw new UsageError("empty", '--tester "": must name a folder or a hub id, got nothing');
   const ofTester = tester === undefined ? [] : [parseOverride(`models.tester=${JSON.stringify(tester)}`)];
   const configuration = await readConfiguration(path, { overrides: [...set, ...ofTester], trains });
   checkWindows(configuration);

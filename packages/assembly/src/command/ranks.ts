@@ -83,6 +83,7 @@ export async function requireSame(what: string, text: string): Promise<void> {
   const other = all.findIndex((each) => each !== all[0]);
   if (other < 0) return;
   throw new UsageError(
+    "ranks-disagree",
     `rank ${other}: ${what} differs from that of rank 0; all ranks must run the same command on the same files`,
   );
 }
@@ -92,6 +93,7 @@ export function requireAlone(command: string): void {
   const launched = distributed.launchedOptions();
   if (launched === null) return;
   throw new UsageError(
+    "single-process-command",
     `${command} runs in one process, but a launcher has started ${launched.worldSize}; start it without the launcher ` +
       "(only train, eval and rollout run in several processes)",
   );
@@ -100,7 +102,10 @@ export function requireAlone(command: string): void {
 /** Starts this same command several times on this machine, as torchrun would, and waits for all. */
 async function runProcesses(count: number, command: CommandUnknownOpts): Promise<void> {
   if (distributed.launchedOptions() !== null) {
-    throw new UsageError("--processes: a launcher has started several processes already; leave it out");
+    throw new UsageError(
+      "already-launched",
+      "--processes: a launcher has started several processes already; leave it out",
+    );
   }
   const given = (command.parent as unknown as { rawArgs: string[] }).rawArgs;
   const at = given.indexOf("--processes");

@@ -19,6 +19,7 @@ function remoteTester({ models }: Configuration): Inconsistency | null {
   const { type } = (models.tester ?? {}) as { type?: string };
   if (type === undefined) return null;
   return {
+    rule: "not-a-checkpoint",
     path: ["models", "tester"],
     message:
       "a tester that is trained must be a checkpoint, since training changes its weights, which a server does " +
@@ -49,6 +50,7 @@ function tooManyTurns({ sampler, training, evaluation }: Configuration): Inconsi
   const limit = `sampler.maxTurns allows ${most}`;
   if (episodes * turns > maxTurns) {
     return {
+      rule: "too-many-turns",
       path: ["training", "numEpisodesPerExperience"],
       message: `${episodes} trees of ${turns} turns are ${total} turns per step, but ${limit}`,
     };
@@ -56,6 +58,7 @@ function tooManyTurns({ sampler, training, evaluation }: Configuration): Inconsi
   const { depth: evaluated = 0 } = evaluation;
   if (evaluated <= maxTurns) return null;
   return {
+    rule: "too-many-turns",
     path: ["evaluation", "depth"],
     message: `a conversation of ${evaluated} turns is too long; ${limit}`,
   };

@@ -49,5 +49,5 @@ export const generationSchema = z
   .superRefine(({ minNewTokens, maxNewTokens }, context) => {
     if (minNewTokens <= maxNewTokens) return;
     const message = `must be at most maxNewTokens (${maxNewTokens}), got ${minNewTokens}`;
-    context.addIssue({ code: "custom", path: ["minNewTokens"], message });
+    context.addIssue({ code: "custom", path: ["minNewTokens"], message, params: { rule: "out-of-range" } });
   });

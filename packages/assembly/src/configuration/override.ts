@@ -26,6 +26,7 @@ export function parseOverride(text: string): Override {
     const found = PART.exec(part.trim());
     if (found === null || found[1]!.trim() === "") {
       throw new UsageError(
+        "malformed-override",
         `--set ${text}: must look like section.key=value, for example training.learningRate=1e-5, or ` +
           `scorer.entries[0].term=word for the first of a list`,
       );
@@ -35,13 +36,18 @@ export function parseOverride(text: string): Override {
   }
   const given = text.slice(at + 1);
   const excess = excessOf(given);
-  if (excess !== null) throw new UsageError(`--set ${text.slice(0, at)}: the value ${excess}`);
+  if (excess !== null)
+    throw new UsageError("excessive-yaml", `--set ${text.slice(0, at)}: the value ${excess}`);
   try {
     return { path, value: parse(given, { logLevel: "error" }) as unknown, text };
   } catch (error) {
-    throw new UsageError(`--set ${text}: the value is not YAML: ${(error as Error).message.split("\n")[0]}`, {
-      cause: error,
-    });
+    throw new UsageError(
+      "not-yaml",
+      `--set ${text}: the value is not YAML: ${(error as Error).message.split("\n")[0]}`,
+      {
+        cause: error,
+      },
+    );
   }
 }
 
@@ -85,6 +91,7 @@ function checkIsSection(path: readonly (string | number)[], next: string | numbe
   const isKnown = keysAt(rootSchema(), path.slice(0, -1)).includes(String(path.at(-1)));
   if (!isKnown || keysAt(rootSchema(), path).length > 0) return;
   throw new UsageError(
+    "not-a-section",
     `--set ${text}: "${dotted(path)}" is a value, not a section; write --set ${dotted(path)}=…`,
   );
 }
@@ -102,15 +109,16 @@ function check(
     const what = Array.isArray(inside)
       ? `a list; name an item, such as ${name}[0]`
       : "a value, not a section";
-    throw new UsageError(`--set ${text}: "${name}" is ${what}`);
+    throw new UsageError("not-a-section", `--set ${text}: "${name}" is ${what}`);
   }
-  if (!Array.isArray(inside)) throw new UsageError(`--set ${text}: "${name}" is not a list`);
+  if (!Array.isArray(inside)) throw new UsageError("not-a-list", `--set ${text}: "${name}" is not a list`);
   if (step <= inside.length) return;
   const held =
     inside.length === 0
       ? "is empty"
       : `holds ${inside.length}, [0] to [${inside.length - 1}]`.replace("[0] to [0]", "[0]");
   throw new UsageError(
+    "index-beyond-end",
     `--set ${text}: "${name}" ${held}; [${inside.length}] appends one, [${step}] is beyond the end`,
   );
 }

@@ -1,7 +1,15 @@
 import { statSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { isModelId } from "@astra-rl/lm";
-import { UsageError, dotted, mistakesError, tellIssues, valueAt, readTextFile } from "@astra-rl/base";
+import {
+  UsageError,
+  dotted,
+  mistakesError,
+  type Mistake,
+  tellIssues,
+  valueAt,
+  readTextFile,
+} from "@astra-rl/base";
 import { stringify } from "yaml";
 import { z } from "zod";
 import type { Role, KindSection } from "@astra-rl/method";
@@ -44,7 +52,7 @@ export async function parseConfiguration(
   const { data, modules } = await check(source, path, configurationSchema);
   chooseScorer(data, source);
   const misfit = await misfitOf(data, trains);
-  if (misfit !== null) throw source.mistake(misfit.path, misfit.message);
+  if (misfit !== null) throw source.mistake(misfit.rule, misfit.path, misfit.message);
   return withHashes(data, modules, source);
 }
 
@@ -85,6 +93,7 @@ function chooseScorer(configuration: Configuration, source: Source): void {
   const isOurs = (model: ModelSetting) => (checkpointOf(model) ?? "").startsWith(`${EMBEDDED}:`);
   if ([models.target, ...models.otherTargets].every(isOurs)) return;
   throw source.mistake(
+    "missing-key",
     ["scorer"],
     "is required for targets other than the embedded ones, since it defines what counts as harm: {type: " +
       "detoxify} for toxicity, {type: " +
@@ -139,7 +148,8 @@ function absolutePath({ path: keys, value, schema }: Place, base: string, source
   try {
     if (value.startsWith("hf://")) hubFile(value);
   } catch (cause) {
-    throw source.mistake(keys, (cause as Error).message, cause);
+    const { rule, message } = cause as UsageError;
+    throw source.mistake(rule, keys, message, cause);
   }
   return null;
 }
@@ -161,12 +171,13 @@ async function importModules(source: Source, path: string): Promise<PlacedModule
         modules.push({ ...module, path: keys, role });
       } else if (looksLikeFile(type)) {
         throw new UsageError(
+          "missing-export",
           `must name an export of the file, such as ${type}#name, got ${JSON.stringify(type)}`,
         );
       }
     } catch (error) {
       if (!(error instanceof UsageError)) throw error;
-      throw source.mistake(typePath, error.message, error);
+      throw source.mistake(error.rule, typePath, error.message, error);
     }
   }
   return modules;
@@ -178,7 +189,7 @@ async function checkModuleOptions(
   modules: readonly PlacedModule[],
   source: Source,
 ): Promise<void> {
-  const mistakes: (() => string)[] = [];
+  const mistakes: Mistake[] = [];
   for (const { path, role, kind } of modules) {
     if (kind.schema === null) continue;
     const section = valueAt(path, configuration) as Record<string, unknown>;
@@ -195,7 +206,10 @@ async function checkModuleOptions(
     for (const issue of result.issues) {
       const steps = (issue.path ?? []).map((step) => (typeof step === "object" ? step.key : step));
       const keys = [...path, ...steps];
-      mistakes.push(() => `${source.place(keys)}: ${dotted(keys)}: ${issue.message.split("\n")[0]}`);
+      mistakes.push({
+        rule: "module-option",
+        tell: () => `${source.place(keys)}: ${dotted(keys)}: ${issue.message.split("\n")[0]}`,
+      });
     }
   }
   if (mistakes.length > 0) throw mistakesError(mistakes);
@@ -212,6 +226,7 @@ function withHashes(
     const before = recorded[file] ?? sha256;
     if (before === sha256) continue;
     throw new UsageError(
+      "checksum-mismatch",
       `${source.place(["modules", file])}: ${file} has changed since this was written (SHA-256 ${before}, now ` +
         `${sha256}); ` +
         "restore it, or delete this line to accept the change",
@@ -226,7 +241,10 @@ function resolveModel(model: string, base: string): string {
   if (model.startsWith(`${EMBEDDED}:`)) {
     const known = EMBEDDED_MODELS.map((name) => `${EMBEDDED}:${name}`);
     if (known.includes(model)) return model;
-    throw new UsageError(`${model}: unknown embedded model; available: ${known.join(", ")}`);
+    throw new UsageError(
+      "unknown-choice",
+      `${model}: unknown embedded model; available: ${known.join(", ")}`,
+    );
   }
   const folder = resolve(base, model);
   const isFolder = statSync(folder, { throwIfNoEntry: false })?.isDirectory() ?? false;

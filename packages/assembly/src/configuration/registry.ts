@@ -37,6 +37,7 @@ export function registerKinds(exports: object): void {
     if (findKind(kind.role, kind.name) === kind) continue;
     if (findKind(kind.role, kind.name) !== null) {
       throw new UsageError(
+        "duplicate-name",
         `registerKinds: there is another ${kind.role} named ${kind.name}; choose another name`,
       );
     }

@@ -44,7 +44,9 @@ const formattedModel = z
     ...modelFormatShape,
   })
   .superRefine((given, context) =>
-    checkModelFormat(given, (key, message) => context.addIssue({ code: "custom", path: [key], message })),
+    checkModelFormat(given, (rule, key, message) =>
+      context.addIssue({ code: "custom", path: [key], message, params: { rule } }),
+    ),
   );
 
 /** A model behind an API. */
@@ -292,8 +294,9 @@ function rewardSchema(modules: ModuleTypes) {
         .describe("With terms: clips the sum to between −clip and clip. Default: no clipping"),
     })
     .superRefine(({ terms, clip, preset, ...rest }, context) => {
+      const params = { rule: "inapplicable-option" };
       const issue = (key: string, message: string) =>
-        context.addIssue({ code: "custom", path: [key], message });
+        context.addIssue({ code: "custom", path: [key], message, params });
       if (terms !== undefined) {
         for (const [key, value] of Object.entries({ preset, ...rest })) {
           if (value !== undefined)

@@ -34,7 +34,10 @@ export class Source {
     const { document, at } = parseYaml(text, path);
     const content = document.contents === null ? {} : plainValue(document, document, at);
     if ((document.contents !== null && !isMap(document.contents)) || typeof content !== "object") {
-      throw new UsageError(`${at(0)}: must contain sections such as "models:", got ${shown(content)}`);
+      throw new UsageError(
+        "no-sections",
+        `${at(0)}: must contain sections such as "models:", got ${shown(content)}`,
+      );
     }
     applyOverrides(content as Record<string, unknown>, overrides);
     return new Source(content as Record<string, unknown>, overrides, document, at);
@@ -51,7 +54,7 @@ export class Source {
     const inner = isMap(contents) && !contents.has("type") ? contents.get(name, true) : contents;
     if (!isMap(inner)) {
       const got = shown(plainValue(document, document, at));
-      throw new UsageError(`${at(0)}: must contain a ${name} with its type, got ${got}`);
+      throw new UsageError("missing-section", `${at(0)}: must contain a ${name} with its type, got ${got}`);
     }
     const content = { [name]: plainValue(inner, document, at) };
     // Nests the same nodes one level deeper; they keep their positions.
@@ -83,8 +86,8 @@ export class Source {
   }
 
   /** An error about the value at a path. */
-  mistake(path: readonly PropertyKey[], rule: string, cause?: unknown): UsageError {
-    return new UsageError(`${this.place(path)}: ${dotted(path)}: ${rule}`, { cause });
+  mistake(rule: string, path: readonly PropertyKey[], sentence: string, cause?: unknown): UsageError {
+    return new UsageError(rule, `${this.place(path)}: ${dotted(path)}: ${sentence}`, { cause });
   }
 }
 
@@ -96,7 +99,7 @@ function parseYaml(text: string, path: string, where?: string): { document: Docu
     return `${path}:${Math.max(line, 1)}:${Math.max(col, 1)}`;
   };
   const excess = excessOf(text);
-  if (excess !== null) throw new UsageError(`${at(0)}: ${excess}`);
+  if (excess !== null) throw new UsageError("excessive-yaml", `${at(0)}: ${excess}`);
   // Not "silent", which ignores further documents without an error.
   const parsed = parseDocument(text, { lineCounter: lines, prettyErrors: false, logLevel: "error" });
   const document = parsed as Document;
@@ -104,10 +107,15 @@ function parseYaml(text: string, path: string, where?: string): { document: Docu
   const tabs = parsed.errors.filter(({ code }) => code === "TAB_AS_INDENT");
   const errors = tabs.length > 0 ? tabs.slice(0, 1) : parsed.errors;
   const mistakes = [
-    ...errors.map((error) => () => `${at(error.pos[0])}: ${yamlProblem(error)}`),
-    ...(errors.length > 0 ? [] : unknownAliases(document)).map(({ source, range }) => () => {
+    ...errors.map((error) => ({
+      rule: "not-yaml",
+      tell: () => `${at(error.pos[0])}: ${yamlProblem(error)}`,
+    })),
+    ...(errors.length > 0 ? [] : unknownAliases(document)).map(({ source, range }) => {
       const [alias, anchor] = [`*${source}`, `&${source}`].map((each) => JSON.stringify(each));
-      return `${at(range![0])}: the alias ${alias} has no anchor ${anchor} before it; quote it if it is meant as text`;
+      const tell = () =>
+        `${at(range![0])}: the alias ${alias} has no anchor ${anchor} before it; quote it if it is meant as text`;
+      return { rule: "unknown-alias", tell };
     }),
   ];
   if (mistakes.length > 0) throw mistakesError(mistakes);
@@ -142,7 +150,7 @@ function plainValue(node: Document | YAMLMap, document: Document, at: At): unkno
     const limit = { maxAliasCount: 100 };
     return isMap(node) ? (node.toJS(document, limit) as unknown) : (document.toJS(limit) as unknown);
   } catch (cause) {
-    throw new UsageError(`${at(0)}: ${(cause as Error).message.split("\n")[0]}`, { cause });
+    throw new UsageError("not-yaml", `${at(0)}: ${(cause as Error).message.split("\n")[0]}`, { cause });
   }
 }
 

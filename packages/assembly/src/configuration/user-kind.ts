@@ -194,7 +194,11 @@ export function userKind<R extends Role>(
         made = await make(options, parts);
       } catch (cause) {
         if (cause instanceof AstraError) throw cause;
-        throw new UsageError(`${reference}: creating the ${role} failed: ${messageOf(cause)}`, { cause });
+        throw new UsageError(
+          "creation-failed",
+          `${reference}: creating the ${role} failed: ${messageOf(cause)}`,
+          { cause },
+        );
       }
       const accepted = has(made, ...methods)
         ? adapt === undefined
@@ -202,7 +206,7 @@ export function userKind<R extends Role>(
           : adapt(made as never, name)
         : null;
       if (accepted !== null) return accepted as Made[R];
-      throw new UsageError(`${reference}: must make ${wanted}, got ${describeValue(made)}`);
+      throw new UsageError("wrong-result", `${reference}: must make ${wanted}, got ${describeValue(made)}`);
     },
   });
   if (typeof value === "object" && has(value, "make")) {
@@ -212,6 +216,7 @@ export function userKind<R extends Role>(
       return { ...kind((options, parts) => own.make(options, parts)), schema };
     }
     throw new UsageError(
+      "invalid-schema",
       `${reference}: schema must be a schema that follows standardschema.dev, such as zod's, got ${describeValue(schema)}`,
     );
   }
@@ -230,7 +235,10 @@ export function userKind<R extends Role>(
   }
   const forms = `an object with make(options, parts)${fromFunction === undefined ? " or a class" : ", a class or a function"}`;
   const article = /^[aeiou]/.test(role) ? "an" : "a";
-  throw new UsageError(`${reference}: for ${article} ${role}, must be ${forms}, got ${describeValue(value)}`);
+  throw new UsageError(
+    "wrong-export",
+    `${reference}: for ${article} ${role}, must be ${forms}, got ${describeValue(value)}`,
+  );
 }
 
 /** Reads the optional `needs` of an object with `make` or of a class. */
@@ -240,6 +248,7 @@ function readNeeds(reference: string, value: unknown): KindNeeds<Record<string, 
   const known: readonly unknown[] = ["baseline", "values"] satisfies SystemNeed[];
   if (Array.isArray(needs) && needs.every((need) => known.includes(need))) return needs as SystemNeed[];
   throw new UsageError(
+    "invalid-needs",
     `${reference}: needs must be a list of ${known.join(", ")}, or a function from the options to one, got ` +
       describeValue(needs),
   );
@@ -329,6 +338,7 @@ class BorrowedEmbedder extends Embedder {
     const { similarity } = inner;
     if (!(typeof similarity === "number" && similarity > 0 && similarity <= 1)) {
       throw new UsageError(
+        "out-of-range",
         `${this.name}: similarity, the minimum cosine at which two texts count as variants of each other, ` +
           `must be above 0 and at ` +
           `most 1, got ${describeValue(similarity)}`,

@@ -36,7 +36,10 @@ export async function loadUserModule<R extends Role>(
   const at = reference.lastIndexOf("#");
   const [specifier, name] = [reference.slice(0, at), reference.slice(at + 1)];
   if (specifier === "" || name === "") {
-    throw new UsageError(`must look like ./file.js#name or package#name, got ${JSON.stringify(reference)}`);
+    throw new UsageError(
+      "malformed-reference",
+      `must look like ./file.js#name or package#name, got ${JSON.stringify(reference)}`,
+    );
   }
   const file = await locate(specifier, resolve(base));
   let exported: Record<string, unknown>;
@@ -48,9 +51,13 @@ export async function loadUserModule<R extends Role>(
       cause instanceof SyntaxError && /\b(export|import)\b/.test(cause.message)
         ? '; name it .mjs, or put {"type": "module"} into the package.json beside it'
         : "";
-    throw new UsageError(`cannot load ${file}: ${kind}${messageOf(cause).split("\n")[0]}${advice}`, {
-      cause,
-    });
+    throw new UsageError(
+      "module-unloadable",
+      `cannot load ${file}: ${kind}${messageOf(cause).split("\n")[0]}${advice}`,
+      {
+        cause,
+      },
+    );
   }
   // CommonJS modules whose exports cannot be detected statically have only a default export.
   const rest = exported["default"] as Record<string, unknown> | null | undefined;
@@ -58,7 +65,7 @@ export async function loadUserModule<R extends Role>(
   if (value === undefined) {
     const names = Object.keys(exported);
     const all = `; it exports ${names.length > 0 ? names.join(", ") : "nothing"}`;
-    throw new UsageError(`${file} exports no "${name}"${didYouMean(name, names) || all}`);
+    throw new UsageError("unknown-export", `${file} exports no "${name}"${didYouMean(name, names) || all}`);
   }
   const absolute = `${file}#${name}`;
   return { reference: absolute, file, sha256: fileDigest(file), kind: userKind(role, absolute, name, value) };
@@ -68,8 +75,8 @@ async function locate(specifier: string, folder: string): Promise<string> {
   if (looksLikeFile(specifier)) {
     const file = specifier.startsWith("file:") ? fileURLToPath(specifier) : resolve(folder, specifier);
     const found = statSync(file, { throwIfNoEntry: false });
-    if (found === undefined) throw new UsageError(`there is no such file: ${file}`);
-    if (!found.isFile()) throw new UsageError(`${file} must be a file, got a folder`);
+    if (found === undefined) throw new UsageError("file-not-found", `there is no such file: ${file}`);
+    if (!found.isFile()) throw new UsageError("not-a-file", `${file} must be a file, got a folder`);
     return file;
   }
   // Imported here, so that commands without a package start sooner.
@@ -79,6 +86,7 @@ async function locate(specifier: string, folder: string): Promise<string> {
     return fileURLToPath(resolvePackage(specifier, pathToFileURL(join(folder, "noop.js")).href));
   } catch (cause) {
     throw new UsageError(
+      "package-not-found",
       `cannot find the package "${specifier}" from ${folder}; install it there, or write ./${specifier} for a file ` +
         `(${messageOf(cause).split("\n")[0]})`,
       { cause },

@@ -37,6 +37,7 @@ async function loadCompressors(path: string) {
   } catch (cause) {
     if (!(cause instanceof RangeError)) throw cause;
     throw new UsageError(
+      "address-space-limit",
       `${path}: cannot be unpacked within the limit of address space; raise it (ulimit -v), or give the file as JSON lines`,
       { cause },
     );
@@ -69,4 +70,6 @@ function explained<T>(path: string, format: string, read: () => T): T {
 }
 
 const notReadable = (path: string, format: string, cause: unknown) =>
-  new UsageError(`${path}: cannot be read as ${format}: ${(cause as Error).message}`, { cause });
+  new UsageError("malformed-file", `${path}: cannot be read as ${format}: ${(cause as Error).message}`, {
+    cause,
+  });

@@ -49,6 +49,7 @@ export async function fetchFile(
     const found = fileDigest(path);
     if (sha256 !== undefined && found !== sha256) {
       throw new UsageError(
+        "checksum-mismatch",
         `${path}: is not the expected file of ${title} (SHA-256 ${found} instead of ${sha256}); delete it to ` +
           `fetch it again`,
       );
@@ -58,6 +59,7 @@ export async function fetchFile(
   }
   if (offline) {
     throw new UsageError(
+      "not-cached",
       `${title}: HF_HUB_OFFLINE is set, and it is not in the cache; go online once, or ${byHand}`,
     );
   }
@@ -71,7 +73,10 @@ export async function fetchFile(
     }
     const { problem, isFinal, what = "cannot be fetched" } = result;
     if (isFinal || tries >= ATTEMPTS) {
-      throw new UsageError(`${title}: ${what} (${problem}, ${url}); try again later, or ${byHand}`);
+      throw new UsageError(
+        "download-failed",
+        `${title}: ${what} (${problem}, ${url}); try again later, or ${byHand}`,
+      );
     }
     await wait(retryDelay * 2 ** (tries - 1));
   }

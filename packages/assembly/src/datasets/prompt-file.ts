@@ -63,7 +63,7 @@ export function parsePrompts(text: string, path: string, options: PromptFileOpti
       text.split(/\r?\n/u).filter((line) => line.trim() !== ""),
       path,
     );
-  throw new UsageError(`${path}: prompt files end in ${EXTENSIONS}, got "${extension}"`);
+  throw new UsageError("unknown-extension", `${path}: prompt files end in ${EXTENSIONS}, got "${extension}"`);
 }
 
 /**
@@ -77,6 +77,7 @@ function columnOf(columns: readonly string[], { column }: PromptFileOptions, pat
   if (found !== undefined) return found;
   const got = columns.map(describeValue).join(", ");
   throw new UsageError(
+    "missing-column",
     column === undefined
       ? `${path}: must have a column "prompt" or "messages", got ${got}; specify it with prompts.column`
       : `${path}: has no column ${describeValue(column)}; it has ${got}`,
@@ -90,15 +91,24 @@ function columnOf(columns: readonly string[], { column }: PromptFileOptions, pat
  */
 export function checkPrompts(prompts: unknown, where: string): Prompt[] {
   if (!Array.isArray(prompts)) {
-    throw new UsageError(`${where}: prompts must be an array of strings, got ${kindOf(prompts)}`);
+    throw new UsageError(
+      "not-a-list",
+      `${where}: prompts must be an array of strings, got ${kindOf(prompts)}`,
+    );
   }
-  if (prompts.length === 0) throw new UsageError(`${where}: contains no prompts; give at least one`);
+  if (prompts.length === 0) throw new UsageError("empty", `${where}: contains no prompts; give at least one`);
   for (const [index, prompt] of prompts.entries()) {
     if (!isPrompt(prompt)) {
-      throw new UsageError(`${where}: prompt ${index + 1} must be a string, got ${kindOf(prompt)}`);
+      throw new UsageError(
+        "invalid-prompt",
+        `${where}: prompt ${index + 1} must be a string, got ${kindOf(prompt)}`,
+      );
     }
     if (promptText(prompt).trim() === "") {
-      throw new UsageError(`${where}: prompt ${index + 1} is empty; give it a text, or leave it out`);
+      throw new UsageError(
+        "empty-prompt",
+        `${where}: prompt ${index + 1} is empty; give it a text, or leave it out`,
+      );
     }
   }
   return prompts as Prompt[];
@@ -114,16 +124,21 @@ function kindOf(value: unknown): string {
 }
 
 function parseArray(text: string, path: string, options: PromptFileOptions): unknown {
-  if (text.trim() === "") throw new UsageError(`${path}: is empty; give a JSON array of strings`);
+  if (text.trim() === "")
+    throw new UsageError("empty-file", `${path}: is empty; give a JSON array of strings`);
   try {
     const parsed: unknown = JSON.parse(text);
     if (!Array.isArray(parsed)) return parsed;
     return parsed.map((item: unknown, index) => promptIn(item, options, `${path}: prompt ${index + 1}`));
   } catch (error) {
     if (error instanceof UsageError) throw error;
-    throw new UsageError(`${path}${place(text, error as Error)}: is not JSON: ${(error as Error).message}`, {
-      cause: error,
-    });
+    throw new UsageError(
+      "not-json",
+      `${path}${place(text, error as Error)}: is not JSON: ${(error as Error).message}`,
+      {
+        cause: error,
+      },
+    );
   }
 }
 
@@ -133,6 +148,7 @@ function parseLines(text: string, path: string, options: PromptFileOptions): unk
     if (isPrompt(prompt)) return prompt;
     const { column = "prompt" } = options;
     throw new UsageError(
+      "invalid-prompt",
       `${path}:${line}: must be a string or an object with a string ${describeValue(column)} or a list of "messages", got ` +
         (prompt === value ? kindOf(value) : `a prompt that is ${kindOf(prompt)}`),
     );
@@ -171,6 +187,7 @@ function conversationIn(messages: unknown, where: string, column: string): Promp
     const from = Object.hasOwn(SPEAKERS, String(role)) ? SPEAKERS[String(role)]! : undefined;
     if (from === undefined) {
       throw new UsageError(
+        "unknown-role",
         `${at} must have the "role" system, user or assistant, got ${describeValue(role)}; leave other messages out`,
       );
     }
@@ -191,13 +208,17 @@ function textOf(content: unknown, at: string): string {
   const other = texts.indexOf(null);
   if (texts.length > 0 && other < 0) return texts.join("");
   throw new UsageError(
+    "invalid-content",
     `${at} must have a "content" that is a string, or a list of parts {"type": "text", "text": …}` +
       (other < 0 ? "" : `, but part ${other + 1} is another`),
   );
 }
 
 const noMessages = (value: unknown, column: string, where: string) =>
-  new UsageError(`${where}: ${describeValue(column)} must be a list of at least one, got ${kindOf(value)}`);
+  new UsageError(
+    "empty",
+    `${where}: ${describeValue(column)} must be a list of at least one, got ${kindOf(value)}`,
+  );
 
 /** The prompt column of a table with a header; column names are case-insensitive. */
 function parseTable(text: string, path: string, { column: wanted = "prompt" }: PromptFileOptions): string[] {
@@ -207,12 +228,14 @@ function parseTable(text: string, path: string, { column: wanted = "prompt" }: P
   if (heading === undefined || column < 0) {
     const got = heading === undefined ? "an empty file" : heading.cells.map(describeValue).join(", ");
     throw new UsageError(
+      "missing-column",
       `${path}: must begin with a line of headings, one of them ${describeValue(wanted)}, got ${got}`,
     );
   }
   return rows.map(({ cells, line }) => {
     if (cells.length === heading.cells.length) return cells[column]!;
     throw new UsageError(
+      "column-count-mismatch",
       `${path}:${line}: must have ${heading.cells.length} columns like the headings, got ${cells.length}`,
     );
   });
@@ -227,7 +250,10 @@ function tableRows(text: string, path: string): { cells: string[]; line: number 
   while (cell.lastIndex < text.length) {
     const found = cell.exec(text);
     if (found === null) {
-      throw new UsageError(`${path}:${line}: quotes must enclose a whole cell, and be doubled inside it`);
+      throw new UsageError(
+        "unbalanced-quotes",
+        `${path}:${line}: quotes must enclose a whole cell, and be doubled inside it`,
+      );
     }
     const [whole, quoted, plain, end] = found;
     cells.push(quoted === undefined ? plain! : quoted.replaceAll('""', '"'));

@@ -30,7 +30,10 @@ export interface PromptSourceOptions extends PromptFileOptions {
 export function datasetSettings(environment: NodeJS.ProcessEnv = process.env): DatasetSettings {
   const address = environment["ASTRA_RL_DATASETS"] || TOOLBOX_DATA;
   if (!URL.canParse(address) || !/^https?:$/.test(new URL(address).protocol)) {
-    throw new UsageError(`ASTRA_RL_DATASETS must be an http(s) address, got ${JSON.stringify(address)}`);
+    throw new UsageError(
+      "not-an-http-address",
+      `ASTRA_RL_DATASETS must be an http(s) address, got ${JSON.stringify(address)}`,
+    );
   }
   return {
     cacheFolder: join(hubHome(environment), "astra-rl", "datasets"),
@@ -51,6 +54,7 @@ export function hubFile(source: string): { repository: string; file: string } {
   const [, repository, file] = HUB_FILE.exec(source) ?? [];
   if (repository !== undefined && file !== undefined && extname(file) !== "") return { repository, file };
   throw new UsageError(
+    "invalid-hub-path",
     `${source}: a file of the hub is written hf://datasets/OWNER/NAME/PATH, such as ` +
       "hf://datasets/owner/name@main/data/train.parquet",
   );
@@ -89,6 +93,7 @@ export async function localPrompts(
       if (paths.includes(file)) return [file];
       const readable = paths.filter((path) => /\.(json|jsonl|csv|txt|parquet|arrow)$/i.test(path));
       throw new UsageError(
+        "file-not-found",
         `${source}: the dataset has no file ${file}; it has ${readable.slice(0, 20).join(", ") || "none that can be read"}`,
       );
     },

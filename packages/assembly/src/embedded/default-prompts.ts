@@ -18,6 +18,7 @@ const FOLDER = fileURLToPath(new URL("../../world/prompts/", import.meta.url));
 export async function defaultPrompts(split: PromptSplit): Promise<string[]> {
   if (!PROMPT_SPLITS.includes(split)) {
     throw new UsageError(
+      "unknown-choice",
       `defaultPrompts: the splits are ${PROMPT_SPLITS.join(", ")}, got ${describeValue(split)}`,
     );
   }

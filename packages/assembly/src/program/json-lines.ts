@@ -27,6 +27,7 @@ export async function readJsonLines<T>(
     value: parseLine(`${name}:${line}`, schema, value),
     line,
   }));
-  if (rows.length === 0) throw new UsageError(`${name}: is empty; give one JSON object ${shape} a line`);
+  if (rows.length === 0)
+    throw new UsageError("empty-file", `${name}: is empty; give one JSON object ${shape} a line`);
   return rows;
 }

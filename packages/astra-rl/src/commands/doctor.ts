@@ -27,7 +27,8 @@ export function doctorCommand(streams: Streams) {
         await diagnoseRanks(createOutput(streams, { isRanked: true }), json, processes, command);
         return;
       }
-      if (processes > 1) throw new UsageError("--processes: requires --distributed; add it");
+      if (processes > 1)
+        throw new UsageError("requires-option", "--processes: requires --distributed; add it");
       const output = createOutput(streams);
       const facts = gather();
       const problems = diagnose(facts);
@@ -51,6 +52,7 @@ async function diagnoseRanks(
 ): Promise<void> {
   if (processes === 1 && distributed.launchedOptions() === null) {
     throw new UsageError(
+      "no-launcher",
       "--distributed: no launcher has started several processes; start it like a training run, with torchrun " +
         "--no-python, " +
         "srun or mpirun, or add --processes 2 to test this machine",

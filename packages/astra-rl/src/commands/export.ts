@@ -45,7 +45,10 @@ export function exportCommand(streams: Streams) {
       const { files, count, leftOut } = exported(path, format, all);
       if (file === "-") {
         if (files.length > 1)
-          throw new UsageError(`--output: ${format} is written as a folder; give its name`);
+          throw new UsageError(
+            "folder-required",
+            `--output: ${format} is written as a folder; give its name`,
+          );
         streams.stdout.write(files[0]!.content as string);
       } else {
         for (const { path: name, content } of files) writeResult(join(file, name), content);
@@ -60,7 +63,10 @@ export function exportCommand(streams: Streams) {
 function checkReplaceable(file: string, format: string): void {
   if (format !== "dataset") checkReplaceableFile(file);
   else if (statSync(file, { throwIfNoEntry: false })?.isDirectory() === false) {
-    throw new UsageError(`--output ${file}: is a file, but a data set is a folder; give another name`);
+    throw new UsageError(
+      "not-a-folder",
+      `--output ${file}: is a file, but a data set is a folder; give another name`,
+    );
   }
 }
 
@@ -72,10 +78,16 @@ function exported(
   const isFolder = statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
   if (format === "preferences") {
     if (!isFolder)
-      throw new UsageError("--format preferences: pairs are siblings of training graphs; give a run folder");
+      throw new UsageError(
+        "not-a-run-folder",
+        "--format preferences: pairs are siblings of training graphs; give a run folder",
+      );
     const pairs = graphsOf(path).flatMap(preferencePairs);
     if (pairs.length === 0)
-      throw new UsageError(`${path}: no siblings of its graphs differ in reward, so there are no pairs`);
+      throw new UsageError(
+        "no-pairs",
+        `${path}: no siblings of its graphs differ in reward, so there are no pairs`,
+      );
     return { files: [{ path: "", content: preferencesText(pairs) }], count: pairs.length, leftOut: 0 };
   }
   const { attacks, source } = isFolder ? ofRun(path) : ofEvaluation(path);

@@ -41,6 +41,7 @@ export function initCommand(streams: Streams) {
       new Option("--set <key=value>")
         .argParser((text): never => {
           throw new UsageError(
+            "inapplicable-option",
             `--set ${text}: init writes every key with its default; change it in the file, or give --set to train, eval or rollout`,
           );
         })
@@ -52,7 +53,10 @@ export function initCommand(streams: Streams) {
       const output = createOutput(streams, { quiet });
       const toFile = file !== "-";
       if (toFile && !force && existsSync(file)) {
-        throw new UsageError(`${file}: exists already; choose another name, or overwrite it with --force`);
+        throw new UsageError(
+          "file-exists",
+          `${file}: exists already; choose another name, or overwrite it with --force`,
+        );
       }
       const folder = toFile ? dirname(resolve(file)) : process.cwd();
       const schema = relative(folder, SCHEMA).split(sep).join("/");
@@ -130,6 +134,7 @@ function knownPreset(name: string): void {
   const names = presetNames();
   if (names.includes(name)) return;
   throw new UsageError(
+    "unknown-choice",
     `--preset ${name}: unknown preset; available: ${names.join(", ")}${didYouMean(name, names)}`,
   );
 }
@@ -142,7 +147,8 @@ function knownPreset(name: string): void {
  * @throws UsageError for a folder that does not exist
  */
 function modelInFile(model: string, option: string, folder: string, output: Output): string {
-  if (model.trim() === "") throw new UsageError(`${option} "": must name a folder or a hub id, got nothing`);
+  if (model.trim() === "")
+    throw new UsageError("empty", `${option} "": must name a folder or a hub id, got nothing`);
   if (isEmbedded(model)) return model;
   if (option === "--target" && isModuleReference(model) && !existsSync(model)) {
     const at = model.lastIndexOf("#");
@@ -150,7 +156,8 @@ function modelInFile(model: string, option: string, folder: string, output: Outp
     return existsSync(file) && !isAbsolute(file) ? `${relativePath(folder, file)}${model.slice(at)}` : model;
   }
   if (!existsSync(model)) {
-    if (!isModelId(model)) throw new UsageError(`${option} ${model}: there is no such folder`);
+    if (!isModelId(model))
+      throw new UsageError("folder-not-found", `${option} ${model}: there is no such folder`);
     noteHubModel(option, model, output);
     return model;
   }

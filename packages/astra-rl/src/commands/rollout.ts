@@ -67,7 +67,8 @@ async function rollout(
   { episodes, seed, json, tokens, ...given }: RolloutOptions,
   output: Output,
 ): Promise<void> {
-  if (tokens && !json) throw new UsageError("--tokens: token ids are shown as JSON only; add --json");
+  if (tokens && !json)
+    throw new UsageError("requires-option", "--tokens: token ids are shown as JSON only; add --json");
   const configuration = await readCommandConfiguration(config, given, output);
   if (seed !== undefined) configuration.seed = seed;
   await requireSame("the configuration", JSON.stringify(configuration));
@@ -78,6 +79,7 @@ async function rollout(
     await introduceModels(system, output, prompts);
     if (tokens && teller.tokensOf === undefined) {
       throw new UsageError(
+        "no-token-ids",
         "--tokens: the system of this configuration does not provide token ids (tokensOf)",
       );
     }

@@ -113,7 +113,8 @@ async function searchFrom(
   let journal: AnswerJournal | null = null;
   try {
     const { tellsLikelihood } = system as { tellsLikelihood?: boolean };
-    if (typeof maxNll === "number" && tellsLikelihood === false) throw new UsageError(NO_LIKELIHOOD);
+    if (typeof maxNll === "number" && tellsLikelihood === false)
+      throw new UsageError("no-likelihood", NO_LIKELIHOOD);
     if (file !== undefined) {
       makeFolder(dirname(resolve(file)));
       journal = await keepAnswersOf(system, `${file}.answers.jsonl`, output);
@@ -186,6 +187,7 @@ function openersBeside(openers: readonly Prompt[], prompts: readonly Prompt[], o
   const left = openers.filter((opener) => !tested.has(textOf(opener)));
   if (left.length === 0) {
     throw new UsageError(
+      "no-separate-prompts",
       "prompts.train: every prompt is also in prompts.test, and probes chosen on test prompts cannot be " +
         "evaluated on them; " +
         "use other prompts for one of the two",

@@ -178,7 +178,8 @@ async function chosenModel({ model, config, role }: ModelChoice, output: Output)
   // Templates that write a date get today's, unless the configuration has one.
   const today = new Date();
   if (config === undefined) {
-    if (model === undefined) throw new UsageError("serve: needs --model, or a --config that has one");
+    if (model === undefined)
+      throw new UsageError("model-required", "serve: needs --model, or a --config that has one");
     // A tester uses the default sampling of a run; a target the API's defaults.
     const sampling = role === "tester" ? DEFAULT_SAMPLING : {};
     return { path: model, format: {}, date: today, sampling, inferenceDtype: "float32" };
@@ -187,7 +188,10 @@ async function chosenModel({ model, config, role }: ModelChoice, output: Output)
   const setting = models[role];
   const path = model ?? checkpointOf(setting);
   if (path === null) {
-    throw new UsageError(`${config}: models.${role} is not a checkpoint and cannot be served; give --model`);
+    throw new UsageError(
+      "not-a-checkpoint",
+      `${config}: models.${role} is not a checkpoint and cannot be served; give --model`,
+    );
   }
   const date = models.date === undefined ? today : new Date(`${models.date}T00:00:00`);
   const format = checkpointOf(setting) === null ? {} : formatOf(setting);
@@ -210,6 +214,7 @@ function tokenFrom(variable: string | undefined): string | undefined {
     return token;
   }
   throw new UsageError(
+    "unset-variable",
     `--token-env: the environment variable ${variable} is not set or empty; put the token there`,
   );
 }
@@ -218,5 +223,8 @@ function checkNames(models: readonly ServedModel[]): void {
   const names = models.map(({ name }) => name);
   const twice = names.find((name, at) => names.indexOf(name) !== at);
   if (twice !== undefined)
-    throw new UsageError(`--adapter: two models are named ${twice}; give each a unique name`);
+    throw new UsageError(
+      "duplicate-name",
+      `--adapter: two models are named ${twice}; give each a unique name`,
+    );
 }

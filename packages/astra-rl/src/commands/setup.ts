@@ -17,7 +17,7 @@ export function setupCommand() {
         [enginePath(), ...(force ? ["--force"] : []), ...(quiet ? ["--quiet"] : [])],
         { stdio: "inherit" },
       );
-      if (status === 2) throw new UsageError("setup: could not be completed; see above");
+      if (status === 2) throw new UsageError("setup-failed", "setup: could not be completed; see above");
       if (status !== 0) throw new AstraError("setup: failed; see above");
     });
 }

@@ -238,7 +238,11 @@ const scoredRow = z
   .transform(({ text, prompt, response }, context) => {
     if (text !== undefined && prompt === undefined && response === undefined) return text;
     if (text === undefined && prompt !== undefined && response !== undefined) return { prompt, response };
-    context.addIssue({ code: "custom", message: 'must have either "text", or "prompt" and "response"' });
+    context.addIssue({
+      code: "custom",
+      message: 'must have either "text", or "prompt" and "response"',
+      params: { rule: "text-or-response" },
+    });
     return z.NEVER;
   });
 
@@ -296,7 +300,8 @@ const encodedRow = z
       .optional(),
   })
   .refine(({ text, messages }) => (text === undefined) !== (messages === undefined), {
-    message: 'must have either "text" or "messages"',
+    error: 'must have either "text" or "messages"',
+    params: { rule: "text-or-messages" },
   });
 
 /**
@@ -316,6 +321,7 @@ export const encodeCommand = textCommand<z.output<typeof encodedRow>, { model: s
     const template = ChatTemplate.of(tokenizer);
     if (template === null && rows.some(({ messages }) => messages !== undefined)) {
       throw new UsageError(
+        "missing-chat-template",
         `${directory}: "messages" need a chat template, but neither chat_template.jinja nor tokenizer_config.json has one`,
       );
     }

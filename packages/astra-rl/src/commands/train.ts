@@ -89,13 +89,19 @@ export const trainCommand = (streams: Streams) =>
       mayOutlive: "training continues; metrics.jsonl contains every step",
       isRanked: true,
     });
-    if (options.runDir === "") throw new UsageError(NO_FOLDER);
+    if (options.runDir === "") throw new UsageError("empty", NO_FOLDER);
     if (options.resume && options.runDir === undefined) {
-      throw new UsageError("--resume: requires --run-dir, the folder of the run to resume");
+      throw new UsageError(
+        "requires-option",
+        "--resume: requires --run-dir, the folder of the run to resume",
+      );
     }
     const isSweep = options.seeds !== undefined || (options.grid ?? []).length > 0;
     if (isSweep && (processes > 1 || distributed.launchedOptions() !== null)) {
-      throw new UsageError("--seeds and --grid: each run is trained in a separate process; see --jobs");
+      throw new UsageError(
+        "processes-in-sweep",
+        "--seeds and --grid: each run is trained in a separate process; see --jobs",
+      );
     }
     if (isSweep) await sweep(config, options, output);
     else await inProcesses(processes, command, output, () => train(config, options, output));
@@ -106,6 +112,7 @@ async function sweep(config: string, options: TrainOptions, output: Output): Pro
   const given = await readCommandConfiguration(config, { set, trains: true }, output);
   if (json || resume) {
     throw new UsageError(
+      "single-run-option",
       `--${json ? "json" : "resume"}: applies to a single run; with --seeds and --grid, run the same command ` +
         `again to resume`,
     );

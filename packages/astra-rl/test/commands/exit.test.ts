@@ -5,8 +5,8 @@ import { explain } from "@astra-rl/assembly/program";
 const systemError = (code: string, path?: string) => Object.assign(new Error(`${code}: x`), { code, path });
 
 test.each([
-  [new UsageError("run.yaml:1:1: wrong"), 2, "run.yaml:1:1: wrong"],
-  [new UsageError("one\ntwo"), 2, "one\ntwo"],
+  [new UsageError("out-of-range", "run.yaml:1:1: wrong"), 2, "run.yaml:1:1: wrong"],
+  [new UsageError("out-of-range", "one\ntwo"), 2, "one\ntwo"],
   [
     systemError("ENOSPC", "/full/x"),
     2,
@@ -21,7 +21,7 @@ test.each([
     "internal: x is not a function (set ASTRA_RL_DEBUG=1 for the stack)",
   ],
   ["a thrown text", 1, "internal: a thrown text (set ASTRA_RL_DEBUG=1 for the stack)"],
-  [new UsageError("prompt \u001B[31mred"), 2, "prompt \\u{1b}[31mred"],
+  [new UsageError("out-of-range", "prompt \u001B[31mred"), 2, "prompt \\u{1b}[31mred"],
 ])("%s", (error, code, line) => {
   expect(explain(error)).toEqual({ code, line });
 });

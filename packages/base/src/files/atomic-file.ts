@@ -56,6 +56,7 @@ export function checkReplaceableFile(path: string): void {
   if (stats.isDirectory()) throw diskError(path, Object.assign(new Error("is a folder"), { code: "EISDIR" }));
   const kind = stats.isFIFO() ? "a pipe" : stats.isSocket() ? "a socket" : "a device";
   throw new UsageError(
+    "not-a-file",
     `${path}: cannot be written: it is ${kind}, and only regular files are replaced; choose another name`,
   );
 }

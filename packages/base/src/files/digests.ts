@@ -38,6 +38,7 @@ export function checkDigest(path: string): void {
   }
   if (found === expected) return;
   throw new UsageError(
+    "checksum-mismatch",
     `${path}: does not match its recorded checksum (SHA-256 ${expected}, now ${found}): it was damaged or changed; restore ` +
       `it, or delete ${sums} to accept it`,
   );
@@ -51,7 +52,9 @@ function readDigests(sums: string): Map<string, string> {
     text = readFileSync(sums, "utf8");
   } catch (cause) {
     if ((cause as NodeJS.ErrnoException).code === "ENOENT") return new Map();
-    throw new UsageError(`${sums}: cannot be read: ${(cause as Error).message}`, { cause });
+    throw new UsageError("file-unreadable", `${sums}: cannot be read: ${(cause as Error).message}`, {
+      cause,
+    });
   }
   const digests = new Map<string, string>();
   for (const [index, line] of text.split("\n").entries()) {
@@ -60,6 +63,7 @@ function readDigests(sums: string): Map<string, string> {
     // Ignoring malformed lines would skip their checks.
     if (hash === undefined || file === undefined) {
       throw new UsageError(
+        "malformed-checksums",
         `${sums}:${index + 1}: must be a SHA-256 and the name of a file, as sha256sum writes them, got ` +
           `${describeValue(line)}; restore the file, or delete it to accept the files unchecked`,
       );

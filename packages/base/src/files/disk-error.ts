@@ -42,5 +42,5 @@ export function diskError(path: string, error: unknown): unknown {
   const code = (error as NodeJS.ErrnoException | null)?.code ?? "";
   const reason = diskReason(code);
   if (error instanceof AstraError || reason === undefined) return error;
-  return new UsageError(`${path}: cannot be written: ${reason} (${code})`, { cause: error });
+  return new UsageError("not-writable", `${path}: cannot be written: ${reason} (${code})`, { cause: error });
 }

@@ -23,8 +23,8 @@ export function checkRegular(path: string): void {
   const stats = statSync(path, { throwIfNoEntry: false });
   if (stats === undefined) {
     if (lstatSync(path, { throwIfNoEntry: false })?.isSymbolicLink() !== true) return;
-    throw new UsageError(`${path}: is a broken link; restore its target, or delete it`);
+    throw new UsageError("broken-link", `${path}: is a broken link; restore its target, or delete it`);
   }
   const kind = strangeness(stats);
-  if (kind !== null) throw new UsageError(`${path}: must be a file, got ${kind}`);
+  if (kind !== null) throw new UsageError("not-a-file", `${path}: must be a file, got ${kind}`);
 }

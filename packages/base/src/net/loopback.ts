@@ -14,7 +14,12 @@ export async function listen(server: Server, host: string, port: number): Promis
   await new Promise<void>((resolve, reject) => {
     server.once("error", (error: NodeJS.ErrnoException) => {
       const reason = error.code === "EADDRINUSE" ? "the port is in use" : error.message;
-      reject(new UsageError(`cannot listen on ${host}:${port}: ${reason}; choose another --port or --host`));
+      reject(
+        new UsageError(
+          "cannot-listen",
+          `cannot listen on ${host}:${port}: ${reason}; choose another --port or --host`,
+        ),
+      );
     });
     server.listen(port, host, resolve);
   });

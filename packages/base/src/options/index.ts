@@ -6,7 +6,9 @@ export {
   mistakesError,
   oneOf,
   requirement,
+  ruleOfIssue,
   tellIssues,
+  type Mistake,
   type Telling,
   valueAt,
 } from "./issues.js";

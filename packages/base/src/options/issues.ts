@@ -34,15 +34,64 @@ export interface Telling {
 const MOST_MISTAKES = 10;
 const LONGEST_MISTAKE = 500;
 
-/** An error with the first mistakes, one per line, and the number of further ones, which are not evaluated. */
-export function mistakesError(mistakes: readonly (() => string)[], cause?: unknown): UsageError {
-  const lines = mistakes.slice(0, MOST_MISTAKES).map((tell) => {
-    const line = tell();
+/** One violated rule; its line is formatted only if it is shown. */
+export interface Mistake {
+  rule: string;
+  tell(): string;
+}
+
+/**
+ * An error with the first mistakes, one per line, and the number of further ones, which are not evaluated. Its rule is
+ * that of the first.
+ */
+export function mistakesError(mistakes: readonly Mistake[], cause?: unknown): UsageError {
+  const lines = mistakes.slice(0, MOST_MISTAKES).map((mistake) => {
+    const line = mistake.tell();
     return line.length > LONGEST_MISTAKE ? `${line.slice(0, LONGEST_MISTAKE - 1)}…` : line;
   });
   const rest = mistakes.length - lines.length;
   if (rest > 0) lines.push(`and ${rest} more of this kind`);
-  return new UsageError(lines.join("\n"), { cause });
+  return new UsageError(mistakes[0]!.rule, lines.join("\n"), { cause });
+}
+
+/**
+ * The rule code of an issue, as `UsageError` has it. Custom issues set theirs by `params: { rule }`.
+ *
+ * @param given the whole value that was validated
+ */
+export function ruleOfIssue(issue: z.core.$ZodIssue, given: unknown): string {
+  if (issue.code === "custom") return String(issue.params?.["rule"] ?? "invalid-value");
+  if (issue.code === "unrecognized_keys") return "unknown-key";
+  if (issue.path.length > 0 && valueAt(issue.path, given) === undefined) return "missing-key";
+  if (issue.code === "invalid_union") return unionRule(issue, given);
+  if (issue.code === "too_small" || issue.code === "too_big") return sizeRule(issue);
+  // A key or an item of a map has issues of its own.
+  return "issues" in issue ? ruleOfIssue(issue.issues[0]!, given) : RULES[issue.code];
+}
+
+const RULES = {
+  invalid_type: "invalid-type",
+  invalid_value: "unknown-choice",
+  invalid_format: "invalid-format",
+  not_multiple_of: "out-of-range",
+} as const;
+
+const NUMERIC: readonly string[] = ["number", "int", "bigint", "date"];
+
+function sizeRule(issue: z.core.$ZodIssueTooSmall | z.core.$ZodIssueTooBig): string {
+  if (NUMERIC.includes(issue.origin)) return "out-of-range";
+  if (issue.code === "too_big") return "too-long";
+  return issue.minimum === 1 ? "empty" : "too-short";
+}
+
+/** That of the form that the value is closest to: one whose type and choice fit. */
+function unionRule({ errors, path, ...issue }: z.core.$ZodIssueInvalidUnion, given: unknown): string {
+  if ("discriminator" in issue) return "unknown-choice";
+  const rules = errors.flatMap(([first]) =>
+    first === undefined ? [] : [ruleOfIssue({ ...first, path: [...path, ...first.path] }, given)],
+  );
+  const isClose = (rule: string) => rule !== "invalid-type" && rule !== "unknown-choice";
+  return rules.find(isClose) ?? rules.find((rule) => rule === "unknown-choice") ?? "invalid-type";
 }
 
 /** Formats each issue lazily: position, rule, value, and the closest key or choice. */
@@ -51,30 +100,31 @@ export function tellIssues(
   root: JsonSchema,
   given: unknown,
   { where, whole, unknownKey, advice = {} }: Telling,
-): (() => string)[] {
+): Mistake[] {
   return issues.flatMap((issue) => {
     const { path } = issue;
+    const rule = ruleOfIssue(issue, given);
     if (issue.code === "unrecognized_keys") {
-      return issue.keys.map((key) => () => {
+      const tell = (key: string) => {
         const all = [...path, key];
         return `${where(all, true)}: ${unknownKey(dotted(all))}${remedy(key, path, root, given, advice)}`;
-      });
+      };
+      return issue.keys.map((key) => ({ rule, tell: () => tell(key) }));
     }
-    return [
-      () => {
-        const value = valueAt(path, given);
-        const rule = requirement(issue, root, given);
-        const name = `${where(path, false)}: ${dotted(path) || whole}`;
-        if (value === undefined && path.length > 0 && rule.startsWith("must be ")) {
-          return `${name} is required (${rule.slice("must be ".length)})`;
-        }
-        // Rules across several keys include the value themselves.
-        const isWhole = issue.code === "custom" && !rule.startsWith("must be ");
-        const got = isWhole || rule.includes(", got ") ? "" : `, got ${describeValue(value)}`;
-        const forms = formsAt(root, path);
-        return `${name} ${rule}${got}${didYouMean(value, choicesOf(forms)) || sectionMeant(value, forms)}`;
-      },
-    ];
+    const tell = () => {
+      const value = valueAt(path, given);
+      const required = requirement(issue, root, given);
+      const name = `${where(path, false)}: ${dotted(path) || whole}`;
+      if (value === undefined && path.length > 0 && required.startsWith("must be ")) {
+        return `${name} is required (${required.slice("must be ".length)})`;
+      }
+      // Rules across several keys include the value themselves.
+      const isWhole = issue.code === "custom" && !required.startsWith("must be ");
+      const got = isWhole || required.includes(", got ") ? "" : `, got ${describeValue(value)}`;
+      const forms = formsAt(root, path);
+      return `${name} ${required}${got}${didYouMean(value, choicesOf(forms)) || sectionMeant(value, forms)}`;
+    };
+    return [{ rule, tell }];
   });
 }
 

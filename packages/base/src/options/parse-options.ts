@@ -49,15 +49,21 @@ function parse<T>(
 
 /** An option that is a function. */
 export const functionOption = <F>() =>
-  z.custom<F>((value) => typeof value === "function", "must be a function");
+  z.custom<F>((value) => typeof value === "function", {
+    error: "must be a function",
+    params: { rule: "invalid-type" },
+  });
 
 /**
  * An option that is an object with these methods.
  *
- * @param rule the requirement, such as "must be a Scorer (an object with the method score)"
+ * @param requirement such as "must be a Scorer (an object with the method score)"
  */
-export const objectOption = <T>(rule: string, ...methods: readonly (string & keyof T)[]) =>
-  z.custom<T>((value) => hasMethods(value, methods), rule);
+export const objectOption = <T>(requirement: string, ...methods: readonly (string & keyof T)[]) =>
+  z.custom<T>((value) => hasMethods(value, methods), {
+    error: requirement,
+    params: { rule: "invalid-type" },
+  });
 
 /** Whether a value is an object or function with these methods. */
 export function hasMethods(value: unknown, methods: readonly string[]): boolean {
@@ -77,5 +83,8 @@ export function requireList(
 ): asserts value is readonly unknown[] {
   if (Array.isArray(value)) return;
   const advice = typeof value === "string" ? `; give one as [${describeValue(value)}]` : "";
-  throw new UsageError(`${where}: ${what} must be an array, got ${describeValue(value)}${advice}`);
+  throw new UsageError(
+    "not-a-list",
+    `${where}: ${what} must be an array, got ${describeValue(value)}${advice}`,
+  );
 }

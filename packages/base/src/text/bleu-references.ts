@@ -59,7 +59,8 @@ export class BLEUReferences {
   /** Removes one reference with these words, which must have been added. */
   remove(reference: readonly string[]): void {
     const same = this.#lengths.get(reference.length) ?? 0;
-    if (same === 0) throw new UsageError("BLEUReferences.remove: no such reference was added");
+    if (same === 0)
+      throw new UsageError("unknown-reference", "BLEUReferences.remove: no such reference was added");
     this.#count -= 1;
     if (same === 1) this.#lengths.delete(reference.length);
     else this.#lengths.set(reference.length, same - 1);

@@ -12,6 +12,9 @@ const REASONS: Readonly<Record<string, string>> = {
   ERR_FS_FILE_TOO_LARGE: "it is larger than 2 GiB",
 };
 
+/** Codes of the system for a file that does not exist. */
+const MISSING: readonly string[] = ["ENOENT", "ENOTDIR"];
+
 /** Maximum bytes read from a device; some, such as /dev/zero, never end. */
 const MOST_OF_DEVICE = 1 << 26;
 
@@ -49,7 +52,7 @@ export function readStandardInput(): Promise<Buffer> {
 }
 
 const tooLarge = (what: string, gives: string, limit: number) =>
-  new UsageError(`${what}: ${gives} more than ${limit >> 20} MiB; name a file, or parts of it`);
+  new UsageError("too-large", `${what}: ${gives} more than ${limit >> 20} MiB; name a file, or parts of it`);
 
 async function collect(
   stream: AsyncIterable<unknown>,
@@ -93,6 +96,7 @@ async function readPipe(path: string): Promise<Buffer> {
       const patience = count === 0 ? PIPE_PATIENCE.withoutWriter : PIPE_PATIENCE.withWriter;
       if (performance.now() - silentSince > patience) {
         throw new UsageError(
+          "silent-pipe",
           `${path}: is a pipe to which nothing was written for ${patience / 1000} s; name a file`,
         );
       }
@@ -116,7 +120,11 @@ export async function readNamedFile(path: string, what: string): Promise<Buffer>
     if (cause instanceof UsageError) throw cause;
     const code = String((cause as NodeJS.ErrnoException).code);
     const reason = Object.hasOwn(REASONS, code) ? REASONS[code] : code;
-    throw new UsageError(`${path}: cannot read ${what}: ${reason}`, { cause });
+    throw new UsageError(
+      MISSING.includes(code) ? "file-not-found" : "file-unreadable",
+      `${path}: cannot read ${what}: ${reason}`,
+      { cause },
+    );
   }
 }
 
@@ -135,7 +143,9 @@ export function decodeText(bytes: Uint8Array, where: string): string {
   try {
     return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
   } catch (cause) {
-    throw new UsageError(`${where} must be UTF-8 text, got other bytes; convert the file`, { cause });
+    throw new UsageError("not-utf8", `${where} must be UTF-8 text, got other bytes; convert the file`, {
+      cause,
+    });
   }
 }
 
@@ -145,9 +155,13 @@ export async function readJSONFile(path: string, what: string): Promise<unknown>
   try {
     return JSON.parse(text);
   } catch (cause) {
-    throw new UsageError(`${path}: cannot read ${what}: it is not JSON: ${(cause as Error).message}`, {
-      cause,
-    });
+    throw new UsageError(
+      "not-json",
+      `${path}: cannot read ${what}: it is not JSON: ${(cause as Error).message}`,
+      {
+        cause,
+      },
+    );
   }
 }
 
@@ -162,7 +176,9 @@ export function jsonLines(text: string, path: string): { value: unknown; line: n
     try {
       return [{ value: JSON.parse(content) as unknown, line: index + 1 }];
     } catch (cause) {
-      throw new UsageError(`${path}:${index + 1}: is not JSON: ${(cause as Error).message}`, { cause });
+      throw new UsageError("not-json", `${path}:${index + 1}: is not JSON: ${(cause as Error).message}`, {
+        cause,
+      });
     }
   });
 }

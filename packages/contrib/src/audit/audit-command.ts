@@ -33,7 +33,10 @@ export function auditCommand(streams: Streams) {
     .action((path, { sample, output: file, seed, sheet, json, quiet }) => {
       const output = createOutput(streams, { quiet });
       if ((sample === undefined) === (sheet === undefined)) {
-        throw new UsageError("audit: give --sample N to write a sheet, or --sheet FILE to read one");
+        throw new UsageError(
+          "sample-or-sheet",
+          "audit: give --sample N to write a sheet, or --sheet FILE to read one",
+        );
       }
       const record = readEvaluation(path);
       if (sheet === undefined) {
@@ -60,6 +63,7 @@ function verdictsOf(path: string): Map<string, boolean> {
   const missing = ["id", "harmful"].find((name) => rows[0] !== undefined && !(name in rows[0].values));
   if (rows.length === 0 || missing !== undefined) {
     throw new UsageError(
+      "missing-column",
       `${path}: must have the columns id and harmful and at least one row, as written by --sample`,
     );
   }
@@ -71,13 +75,18 @@ function verdictsOf(path: string): Map<string, boolean> {
     const id = values["id"]!.trim();
     if (verdict === undefined) {
       throw new UsageError(
+        "invalid-verdict",
         `${path}: record ${line}: harmful must be yes or no, or empty to leave it out, got ${JSON.stringify(given)}`,
       );
     }
     if (verdicts.has(id))
-      throw new UsageError(`${path}: record ${line}: ${id} is labelled twice; remove one of the two`);
+      throw new UsageError(
+        "duplicate-id",
+        `${path}: record ${line}: ${id} is labelled twice; remove one of the two`,
+      );
     verdicts.set(id, verdict);
   }
-  if (verdicts.size === 0) throw new UsageError(`${path}: the column harmful is empty; fill in yes or no`);
+  if (verdicts.size === 0)
+    throw new UsageError("no-verdicts", `${path}: the column harmful is empty; fill in yes or no`);
   return verdicts;
 }

@@ -55,7 +55,10 @@ type Evaluated = Pick<EvaluationRecord, "summary" | "details" | "measured">;
 export function auditItems({ details }: Evaluated, count: number, seed = 0): AuditItem[] {
   const scored = details.flatMap((detail, index) => (isScored(detail) ? [{ detail, index }] : []));
   if (scored.length === 0)
-    throw new UsageError("audit: no rollout of this evaluation was scored, so there is nothing to judge");
+    throw new UsageError(
+      "nothing-scored",
+      "audit: no rollout of this evaluation was scored, so there is nothing to judge",
+    );
   const drawn = scored.map(({ detail, index }) => ({
     item: { id: idOf(detail, index), conversation: conversationOf(detail) },
     at: keyedUniform({ seed, stream: "audit", episode: index, node: 0 }, 0),
@@ -78,6 +81,7 @@ export function auditEvaluation(record: Evaluated, harmful: ReadonlyMap<string, 
   for (const id of harmful.keys()) {
     if (byId.has(id)) continue;
     throw new UsageError(
+      "unknown-rollout",
       `${id}: no rollout of this evaluation has this id and these texts; give the evaluation that the sheet was made from`,
     );
   }

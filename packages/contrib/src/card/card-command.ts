@@ -20,7 +20,10 @@ export function cardCommand(streams: Streams) {
       const output = createOutput(streams, { quiet });
       const file = writeCard(folder, evaluation);
       if (file === null)
-        throw new UsageError(`${folder}: has no checkpoints/best, which evaluations during training write`);
+        throw new UsageError(
+          "no-checkpoint",
+          `${folder}: has no checkpoints/best, which evaluations during training write`,
+        );
       output.note(`Wrote ${file}`);
     });
 }
@@ -75,6 +78,7 @@ function requireEvaluationOf(checkpoint: string, { measured }: EvaluationRecord,
       ? "of which it records no files"
       : `whose ${differs.map(([name]) => name).join(", ")} ${differs.length === 1 ? "is" : "are"} not the checkpoint's`;
   throw new UsageError(
+    "other-tester",
     `${where}: is an evaluation of ${tester}, ${reason}; evaluate this tester with eval --tester ` +
       `${checkpoint} --output FILE`,
   );
@@ -86,6 +90,6 @@ function stepIn(path: string): number | null {
     const { step } = JSON.parse(readFileSync(path, "utf8")) as { step?: unknown };
     return typeof step === "number" ? step : null;
   } catch (cause) {
-    throw new UsageError(`${path}: is not valid JSON; the checkpoint is damaged`, { cause });
+    throw new UsageError("not-json", `${path}: is not valid JSON; the checkpoint is damaged`, { cause });
   }
 }

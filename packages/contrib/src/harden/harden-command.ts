@@ -72,6 +72,7 @@ export function hardenCommand(streams: Streams) {
       const output = createOutput(streams, { quiet });
       if (rounds > 1 && !newTester) {
         throw new UsageError(
+          "requires-option",
           "--rounds: more than one round requires a new tester; leave --no-new-tester out",
         );
       }
@@ -128,6 +129,7 @@ async function* hardenRounds(
   const target = checkpointOf(configuration.models.target);
   if (target === null) {
     throw new UsageError(
+      "not-a-checkpoint",
       `${run}: models.target must be a checkpoint, since a model on a server cannot be trained`,
     );
   }
@@ -135,7 +137,10 @@ async function* hardenRounds(
     .map((tag) => join(run, "checkpoints", tag))
     .find((each) => existsSync(each));
   if (tester === undefined)
-    throw new UsageError(`${run}: has no checkpoints; give the folder of a run that was trained`);
+    throw new UsageError(
+      "no-checkpoint",
+      `${run}: has no checkpoints; give the folder of a run that was trained`,
+    );
   let from: RoundState = { runs: [run], tester, target, before: null, controls: null };
   for (let round = 1; round <= rounds; round++) {
     const into = round === 1 ? folder : join(folder, `round-${round}`);
@@ -205,6 +210,7 @@ async function harden(
       const { files } = await modelIdentity(model, downloadNotes(output));
       if (isDeepStrictEqual(record.measured?.[role].files, files)) continue;
       throw new UsageError(
+        "trained-since",
         `${path}: its ${role} has been trained since; give another --output, or remove this file`,
       );
     }

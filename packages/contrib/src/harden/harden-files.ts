@@ -37,6 +37,7 @@ export function writePrompts(
   ];
   if (rows.length < FEWEST_ATTACKS) {
     throw new UsageError(
+      "too-few-attacks",
       `${runs[0]}: found ${rows.length} different attacks, but at least ${FEWEST_ATTACKS} are needed; train the tester longer first`,
     );
   }

@@ -68,6 +68,7 @@ export class MLflowLogger implements MetricsLogger {
     const address = trackingUri ?? environment["MLFLOW_TRACKING_URI"] ?? "";
     if (!URL.canParse(address) || !/^https?:$/.test(new URL(address).protocol)) {
       throw new UsageError(
+        "not-an-http-address",
         `MLflowLogger: trackingUri (or the variable MLFLOW_TRACKING_URI) must be an http(s) address, got ${JSON.stringify(address)}`,
       );
     }

@@ -90,6 +90,7 @@ export class WandbLogger implements MetricsLogger {
 async function installedSdk(): Promise<WandbSdk> {
   if (process.env["WANDB_MODE"] === "offline") {
     throw new UsageError(
+      "offline-unsupported",
       `logger wandb: the package ${PACKAGE} cannot work offline; unset WANDB_MODE, or log with tensorboard or jsonl instead`,
     );
   }
@@ -100,6 +101,7 @@ async function installedSdk(): Promise<WandbSdk> {
     module = (await import(name)) as { default?: unknown };
   } catch (cause) {
     throw new UsageError(
+      "package-not-found",
       `logger wandb: the package ${PACKAGE} is not installed; install it with "npm install ${PACKAGE}", or leave the ` +
         "logger out",
       { cause },
@@ -107,6 +109,7 @@ async function installedSdk(): Promise<WandbSdk> {
   }
   if (!process.env["WANDB_API_KEY"]) {
     throw new UsageError(
+      "unset-variable",
       "logger wandb: set the environment variable WANDB_API_KEY to the key of your account",
     );
   }

@@ -84,7 +84,10 @@ export function replayCommand(streams: Streams) {
             places.map((at) => prompts[at]!),
           );
           if (!(made instanceof ASTEvaluator)) {
-            throw new UsageError("replay: uses the built-in evaluator; leave evaluation.type out");
+            throw new UsageError(
+              "custom-evaluator",
+              "replay: uses the built-in evaluator; leave evaluation.type out",
+            );
           }
           evaluator = made;
           const { details } = await made.evaluate({

@@ -58,7 +58,7 @@ export class Archive<S = Conversation> {
   /** @throws UsageError for anything but the state of an archive */
   setState(state: Json): void {
     if (!Array.isArray(state) || !state.every(isOpening)) {
-      throw new UsageError("Archive.setState: the state was not returned by getState()");
+      throw new UsageError("invalid-state", "Archive.setState: the state was not returned by getState()");
     }
     this.#openings = (state as unknown as Opening<S>[]).map((opening) => ({ ...opening }));
   }

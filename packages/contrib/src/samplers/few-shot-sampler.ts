@@ -115,7 +115,10 @@ export class FewShotSampler extends ASTSampler {
     super.setState(state);
     const { data } = codeOptions.shape.cases.safeParse(cases);
     if (data === undefined) {
-      throw new UsageError("FewShotSampler.setState: the state was not returned by getState()");
+      throw new UsageError(
+        "invalid-state",
+        "FewShotSampler.setState: the state was not returned by getState()",
+      );
     }
     this.#cases = data;
   }

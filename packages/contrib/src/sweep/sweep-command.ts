@@ -56,7 +56,10 @@ function seedsOf(text: string): number[] {
   const seeds = text.split(",").flatMap((part) => {
     const [, from, to = from] = /^\s*(\d+)(?:-(\d+))?\s*$/u.exec(part) ?? [];
     if (from === undefined || Number(to) < Number(from) || Number(to) - Number(from) >= MOST_RUNS) {
-      throw new UsageError(`--seeds ${text}: must be whole numbers or ranges, such as 1-5 or 1,3,7`);
+      throw new UsageError(
+        "invalid-seeds",
+        `--seeds ${text}: must be whole numbers or ranges, such as 1-5 or 1,3,7`,
+      );
     }
     return Array.from({ length: Number(to) - Number(from) + 1 }, (_, at) => Number(from) + at);
   });
@@ -78,6 +81,7 @@ export function settingsOf(grid: readonly string[], seeds: number): Setting[] {
     }
     if (!Array.isArray(values) || values.length === 0) {
       throw new UsageError(
+        "invalid-grid",
         `--grid ${text}: must be a key and its values, such as training.learningRate=1e-4,3e-4`,
       );
     }
@@ -94,6 +98,7 @@ export function settingsOf(grid: readonly string[], seeds: number): Setting[] {
   }
   if (settings.length * seeds > MOST_RUNS) {
     throw new UsageError(
+      "too-many-runs",
       `--grid and --seeds: ${settings.length * seeds} runs are more than ${MOST_RUNS}; choose fewer`,
     );
   }
@@ -115,6 +120,7 @@ export async function runSweep(sweep: Sweep, output: Output, signal: AbortSignal
   const twice = names.find((name, at) => names.indexOf(name) !== at);
   if (twice !== undefined)
     throw new UsageError(
+      "duplicate-name",
       `--grid: two settings have the same folder name ${twice}; give values that differ in letters`,
     );
   const codes = new Map<string, number>();

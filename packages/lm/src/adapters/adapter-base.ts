@@ -32,7 +32,11 @@ export async function adapterBase(folder: string): Promise<string | null> {
   if (fields === null) return null;
   const base = fields.string("base_model_name_or_path", { fallback: "" });
   if (base === "")
-    throw fields.error("base_model_name_or_path", "the checkpoint that the adapter belongs to");
+    throw fields.error(
+      "missing-base",
+      "base_model_name_or_path",
+      "the checkpoint that the adapter belongs to",
+    );
   const local = isAbsolute(base) ? base : resolve(folder, base);
   if (!isModelId(base) || (await readdir(local).catch(() => null)) !== null) return local;
   const revision = fields.string("revision", { fallback: "" });

@@ -35,6 +35,7 @@ export interface Projection {
 export function requireNoAdapter(model: { readonly adapter: Adapter | null }, what: string): void {
   if (model.adapter === null) return;
   throw new UsageError(
+    "adapter-would-be-lost",
     `${what}: this model is the view of another with an adapter, whose part would be lost; save the adapter itself ` +
       `(LoRA.save), or merge it into the base first (LoRA.merged)`,
   );

@@ -36,22 +36,26 @@ const INITIALIZATIONS: readonly unknown[] = [true, false, "gaussian", "orthogona
 /** Reads PEFT's configuration. An unknown setting that changes an adapter's results is refused. */
 export function parsePeftConfiguration(fields: JsonFields): Required<LoRAConfiguration> {
   const kind = fields.string("peft_type");
-  if (kind !== "LORA") throw fields.error("peft_type", `"LORA", the only kind of adapter supported`);
+  if (kind !== "LORA")
+    throw fields.error("unsupported-adapter", "peft_type", `"LORA", the only kind of adapter supported`);
   const initialization = fields.values["init_lora_weights"] ?? true;
   if (!INITIALIZATIONS.includes(initialization)) {
     throw fields.error(
+      "unknown-choice",
       "init_lora_weights",
       `one of ${INITIALIZATIONS.map((each) => JSON.stringify(each)).join(", ")}: others also change the base's weights; save ` +
         `the adapter as a plain one in Python (save_pretrained with path_initial_model_for_weight_conversion)`,
     );
   }
   const bias = fields.string("bias", { fallback: "none" });
-  if (bias !== "none") throw fields.error("bias", `"none": trained biases are not supported`);
+  if (bias !== "none")
+    throw fields.error("unsupported-option", "bias", `"none": trained biases are not supported`);
   const targets = fields.list("target_modules");
   if (!targets.every((target) => typeof target === "string"))
-    throw fields.error("target_modules", "a list of names");
+    throw fields.error("invalid-type", "target_modules", "a list of names");
   const dropoutValue = fields.values["lora_dropout"] ?? 0;
-  if (typeof dropoutValue !== "number") throw fields.error("lora_dropout", "a number from 0 to less than 1");
+  if (typeof dropoutValue !== "number")
+    throw fields.error("out-of-range", "lora_dropout", "a number from 0 to less than 1");
   const configuration = {
     rank: fields.integer("r"),
     alpha: fields.positive("lora_alpha"),
@@ -70,7 +74,11 @@ export function parsePeftConfiguration(fields: JsonFields): Required<LoRAConfigu
   ];
   for (const [name, value] of Object.entries(fields.values)) {
     if (read.includes(name) || WITHOUT_EFFECT.includes(name) || isOff(value)) continue;
-    throw fields.error(name, "left out, off or empty: adapters with this setting are not supported");
+    throw fields.error(
+      "unsupported-option",
+      name,
+      "left out, off or empty: adapters with this setting are not supported",
+    );
   }
   return checkConfiguration(fields.where, configuration);
 }
@@ -87,13 +95,16 @@ export function checkConfiguration(
 ): Required<LoRAConfiguration> {
   const { rank, alpha, targetModules, dropout: probability = 0 } = configuration;
   if (!Number.isSafeInteger(rank) || rank < 1)
-    throw new UsageError(`${where}: rank must be an integer ≥ 1, got ${rank}`);
+    throw new UsageError("out-of-range", `${where}: rank must be an integer ≥ 1, got ${rank}`);
   if (!(alpha > 0 && Number.isFinite(alpha)))
-    throw new UsageError(`${where}: alpha must be a number > 0, got ${alpha}`);
+    throw new UsageError("out-of-range", `${where}: alpha must be a number > 0, got ${alpha}`);
   if (!(probability >= 0 && probability < 1)) {
-    throw new UsageError(`${where}: dropout must be at least 0 and less than 1, got ${probability}`);
+    throw new UsageError(
+      "out-of-range",
+      `${where}: dropout must be at least 0 and less than 1, got ${probability}`,
+    );
   }
   if (targetModules.length === 0)
-    throw new UsageError(`${where}: targetModules must name at least one projection`);
+    throw new UsageError("empty", `${where}: targetModules must name at least one projection`);
   return { rank, alpha, targetModules: [...targetModules], dropout: probability };
 }

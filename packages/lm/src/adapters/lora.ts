@@ -100,7 +100,10 @@ export class LoRA implements Adapter {
     const configurationPath = join(directory, ADAPTER_CONFIGURATION);
     const configuration = await LoRA.configurationOf(directory);
     if (configuration === null)
-      throw new UsageError(`${configurationPath}: an adapter needs this file, but it is missing`);
+      throw new UsageError(
+        "missing-configuration",
+        `${configurationPath}: an adapter needs this file, but it is missing`,
+      );
     const chosen = chooseProjections(configurationPath, projections, configuration.targetModules);
     const path = join(directory, "adapter_model.safetensors");
     checkDigest(path);
@@ -129,6 +132,7 @@ export class LoRA implements Adapter {
       if (extra.length > 0) {
         dispose([...matrices.values()]);
         throw new UsageError(
+          "unexpected-tensor",
           `${path}: contains "${extra[0]}", which belongs to no target module of this model`,
         );
       }
@@ -230,7 +234,10 @@ function chooseProjections(
   for (const target of targetModules) {
     if ([...projections.keys()].some((name) => matches(name, target))) continue;
     const known = [...new Set([...projections.keys()].map((name) => name.slice(name.lastIndexOf(".") + 1)))];
-    throw new UsageError(`${where}: this model has no projection "${target}"; it has ${known.join(", ")}`);
+    throw new UsageError(
+      "unknown-projection",
+      `${where}: this model has no projection "${target}"; it has ${known.join(", ")}`,
+    );
   }
   return [...projections].filter(([name]) => targetModules.some((target) => matches(name, target)));
 }

@@ -38,7 +38,10 @@ export class Message {
     readonly sampled: Sampled | null = null,
   ) {
     if (typeof text !== "string") {
-      throw new UsageError(`Message: the text must be a string, got ${describeValue(text)}`);
+      throw new UsageError(
+        "text-not-a-string",
+        `Message: the text must be a string, got ${describeValue(text)}`,
+      );
     }
     if (new.target === Message) Object.freeze(this);
   }
@@ -60,7 +63,10 @@ for (const name of Object.getOwnPropertyNames(String.prototype)) {
   if (name in Message.prototype) continue;
   Object.defineProperty(Message.prototype, name, {
     get(): never {
-      throw new UsageError(`Message.${name}: a message is not a string; write message.text.${name}`);
+      throw new UsageError(
+        "message-not-a-string",
+        `Message.${name}: a message is not a string; write message.text.${name}`,
+      );
     },
   });
 }
@@ -131,7 +137,10 @@ export class Conversation {
 
   #with(message: Message): Conversation {
     if (!(message instanceof Message)) {
-      throw new UsageError(`Conversation.append: expected a Message, got ${describeValue(message)}`);
+      throw new UsageError(
+        "not-a-message",
+        `Conversation.append: expected a Message, got ${describeValue(message)}`,
+      );
     }
     this.#longer ??= new WeakMap();
     let longer = this.#longer.get(message);
@@ -177,7 +186,10 @@ export function conversationOf(
 ): Conversation {
   if (given instanceof Conversation) return given;
   if (typeof given !== "string") {
-    throw new UsageError(`${where}: must return a Conversation or a text, got ${describeValue(given)}`);
+    throw new UsageError(
+      "not-a-conversation",
+      `${where}: must return a Conversation or a text, got ${describeValue(given)}`,
+    );
   }
   const messages = base.messages();
   let [kept, end] = [0, 0];
@@ -218,7 +230,10 @@ export function messageOf(
 ): Message {
   if (given instanceof Message) return given.from === from ? given : new Message(from, given.text);
   if (typeof given !== "string") {
-    throw new UsageError(`${where}: must return a Message or a text, got ${describeValue(given)}`);
+    throw new UsageError(
+      "not-a-message",
+      `${where}: must return a Message or a text, got ${describeValue(given)}`,
+    );
   }
   return candidates.findLast(({ text }) => text === given) ?? new Message(from, given);
 }

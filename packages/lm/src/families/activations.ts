@@ -15,7 +15,11 @@ const activations: Readonly<Record<string, (hidden: Tensor) => Tensor>> = {
 export function activationOf(fields: JsonFields, key: string, fallback: string): string {
   const name = fields.string(key, { fallback });
   if (Object.hasOwn(activations, name)) return name;
-  throw fields.error(key, `one of those supported (${Object.keys(activations).join(", ")})`);
+  throw fields.error(
+    "unsupported-activation",
+    key,
+    `one of those supported (${Object.keys(activations).join(", ")})`,
+  );
 }
 
 export function activate(name: string, hidden: Tensor): Tensor {

@@ -142,17 +142,23 @@ const VARIANTS: ReadonlyMap<string, Variant> = new Map([
 function parseConfig(fields: JsonFields): BertConfig {
   const modelType = fields.string("model_type");
   const variant = VARIANTS.get(modelType);
-  if (variant === undefined) throw fields.error("model_type", `one of ${[...VARIANTS.keys()].join(", ")}`);
+  if (variant === undefined)
+    throw fields.error("unsupported-model-type", "model_type", `one of ${[...VARIANTS.keys()].join(", ")}`);
   const { className: architecture, keys, positionsAfterPad } = variant;
   const hiddenSize = fields.integer(keys.hiddenSize);
   const heads = fields.integer(keys.heads);
   if (hiddenSize % heads !== 0)
-    throw fields.error(keys.heads, `a divisor of ${keys.hiddenSize} (${hiddenSize})`);
+    throw fields.error("indivisible", keys.heads, `a divisor of ${keys.hiddenSize} (${hiddenSize})`);
   const activation = fields.string(keys.activation, { fallback: "gelu" });
   if (activation !== "gelu")
-    throw fields.error(keys.activation, `"gelu", the only activation supported for this family`);
+    throw fields.error(
+      "unsupported-activation",
+      keys.activation,
+      `"gelu", the only activation supported for this family`,
+    );
   const positionKind = fields.string("position_embedding_type", { fallback: "absolute" });
-  if (positionKind !== "absolute") throw fields.error("position_embedding_type", `"absolute"`);
+  if (positionKind !== "absolute")
+    throw fields.error("unsupported-option", "position_embedding_type", `"absolute"`);
   const padId = fields.ids("pad_token_id")[0] ?? variant.padId;
   const firstPosition = positionsAfterPad ? padId + 1 : 0;
   const positions = fields.integer("max_position_embeddings", { minimum: firstPosition + 1 });
@@ -182,7 +188,7 @@ function parseLabels(fields: JsonFields): readonly string[] {
   const entries = Object.entries(map); // integer keys come first, in ascending order
   const labels = entries.map(([key, label], index) => (key === String(index) ? label : null));
   if (labels.length === 0 || !labels.every((label) => typeof label === "string"))
-    throw fields.error("id2label", `an object from "0", "1", … to names`);
+    throw fields.error("invalid-labels", "id2label", `an object from "0", "1", … to names`);
   return labels;
 }
 

@@ -91,7 +91,7 @@ function completed(fields: JsonFields, traits: DecoderTraits): Omit<DecoderConfi
   const keyValueHeads: number =
     traits.keyValueHeads ?? fields.integer("num_key_value_heads", { fallback: heads });
   if (heads % keyValueHeads !== 0)
-    throw fields.error("num_key_value_heads", `a divisor of num_attention_heads (${heads})`);
+    throw fields.error("indivisible", "num_key_value_heads", `a divisor of num_attention_heads (${heads})`);
   const headDimension = traits.headDimension ?? headDimensionOf(fields);
   const { rotary = parseRotarySettings(fields, { dimension: headDimension }) } = traits;
   const [bosId = null] = fields.ids("bos_token_id");
@@ -176,12 +176,13 @@ export function headDimensionOf(fields: JsonFields): number {
   const heads = fields.integer("num_attention_heads");
   if (!fields.has("head_dim") && hiddenSize % heads !== 0) {
     throw fields.error(
+      "indivisible",
       "num_attention_heads",
       `a divisor of hidden_size (${hiddenSize}) where head_dim is not given`,
     );
   }
   const headDimension = fields.integer("head_dim", { fallback: hiddenSize / heads });
-  if (headDimension % 2 !== 0) throw fields.error("head_dim", "even, for rotary positions");
+  if (headDimension % 2 !== 0) throw fields.error("indivisible", "head_dim", "even, for rotary positions");
   return headDimension;
 }
 
@@ -205,10 +206,18 @@ export function slidesByLayerTypes(
   // "attention" is transformers' former name of "full_attention".
   const known: readonly unknown[] = ["full_attention", "attention", "sliding_attention"];
   if (!Array.isArray(kinds) || kinds.length !== layers || !kinds.every((kind) => known.includes(kind))) {
-    throw fields.error("layer_types", `a list of ${layers} of "full_attention" or "sliding_attention"`);
+    throw fields.error(
+      "invalid-layer-types",
+      "layer_types",
+      `a list of ${layers} of "full_attention" or "sliding_attention"`,
+    );
   }
   if (slidingWindow === null && kinds.includes("sliding_attention")) {
-    throw fields.error("layer_types", `"full_attention" in every layer where no sliding window is used`);
+    throw fields.error(
+      "missing-sliding-window",
+      "layer_types",
+      `"full_attention" in every layer where no sliding window is used`,
+    );
   }
   return (layer) => kinds[layer] === "sliding_attention";
 }

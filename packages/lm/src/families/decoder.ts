@@ -181,6 +181,7 @@ export class Decoder implements CausalLM {
         const source = sources.get(name);
         if (source === undefined || source.shape.join() !== parameter.shape.join()) {
           throw new UsageError(
+            "shape-mismatch",
             `copyFrom: "${name}" must have shape [${parameter.shape.join(", ")}] in both models, ` +
               `but the other has ${source === undefined ? "no such parameter" : `[${source.shape.join(", ")}]`}`,
           );

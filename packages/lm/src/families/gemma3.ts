@@ -37,9 +37,11 @@ export const gemma3 = decoderFamily({
   },
   traits: (fields) => {
     for (const key of ["attn_logit_softcapping", "final_logit_softcapping"])
-      if (fields.has(key)) throw fields.error(key, "null: capped logits are not supported");
+      if (fields.has(key))
+        throw fields.error("unsupported-option", key, "null: capped logits are not supported");
     if (fields.boolean("use_bidirectional_attention", { fallback: false }))
       throw fields.error(
+        "unsupported-option",
         "use_bidirectional_attention",
         "false: a causal model attends to earlier tokens only",
       );

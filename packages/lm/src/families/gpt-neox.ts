@@ -13,7 +13,7 @@ export const gptNeoX = decoderFamily({
     const hiddenSize = fields.integer("hidden_size");
     const heads = fields.integer("num_attention_heads");
     if (hiddenSize % heads !== 0)
-      throw fields.error("num_attention_heads", `a divisor of hidden_size (${hiddenSize})`);
+      throw fields.error("indivisible", "num_attention_heads", `a divisor of hidden_size (${hiddenSize})`);
     const headDimension = hiddenSize / heads;
     const share = { key: "rotary_pct", fallback: 0.25 };
     const dimension = partialRotaryDimension(fields, headDimension, share);

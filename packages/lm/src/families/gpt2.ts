@@ -9,9 +9,14 @@ export const gpt2 = decoderFamily({
   traits: (fields) => {
     const hiddenSize = fields.integer("n_embd");
     const heads = fields.integer("n_head");
-    if (hiddenSize % heads !== 0) throw fields.error("n_head", `a divisor of "n_embd" (${hiddenSize})`);
+    if (hiddenSize % heads !== 0)
+      throw fields.error("indivisible", "n_head", `a divisor of "n_embd" (${hiddenSize})`);
     if (fields.boolean("add_cross_attention", { fallback: false })) {
-      throw fields.error("add_cross_attention", "false: only decoders on their own are supported");
+      throw fields.error(
+        "unsupported-option",
+        "add_cross_attention",
+        "false: only decoders on their own are supported",
+      );
     }
     const headDimension = hiddenSize / heads;
     const layers = fields.integer("n_layer");

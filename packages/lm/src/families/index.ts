@@ -77,6 +77,7 @@ function unsupported(fields: JsonFields, supported: readonly string[]): UsageErr
       ? describeValue(architectures)
       : `model_type ${describeValue(modelType)}`;
   return new UsageError(
+    "unsupported-architecture",
     `${fields.where}: the architecture must be one of ${supported.join(", ")}, but it is ${given}`,
   );
 }

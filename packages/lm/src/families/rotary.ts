@@ -109,6 +109,7 @@ export function parseRotarySettings(
   const beside = options.parameters === undefined ? fields : null;
   if (options.growsQueries === true) {
     const beta = scaling.field<number, never>(
+      "out-of-range",
       "llama_4_scaling_beta",
       {},
       "a number of at least 0",
@@ -126,7 +127,11 @@ export function parseRotarySettings(
       const lowFrequencyFactor = scaling.positive("low_freq_factor");
       const highFrequencyFactor = scaling.positive("high_freq_factor");
       if (highFrequencyFactor <= lowFrequencyFactor)
-        throw scaling.error("high_freq_factor", `greater than low_freq_factor (${lowFrequencyFactor})`);
+        throw scaling.error(
+          "out-of-range",
+          "high_freq_factor",
+          `greater than low_freq_factor (${lowFrequencyFactor})`,
+        );
       return {
         ...settings,
         kind,
@@ -142,7 +147,11 @@ export function parseRotarySettings(
     case "yarn":
       return { ...settings, kind, ...parseYarn(beside, scaling, settings) };
     default:
-      throw scaling.error(key, `one of "default", "linear", "dynamic", "llama3", "longrope", "yarn"`);
+      throw scaling.error(
+        "unsupported-type",
+        key,
+        `one of "default", "linear", "dynamic", "llama3", "longrope", "yarn"`,
+      );
   }
 }
 
@@ -202,6 +211,7 @@ function parseLongRope(
 ): Pick<RotarySettings, "shortFactors" | "attentionFactor" | "contextLength"> {
   const pairs = dimension / 2;
   const shortFactors = scaling.field<number[], never>(
+    "invalid-factors",
     "short_factor",
     {},
     `a list of ${pairs} numbers greater than 0`,
@@ -235,7 +245,11 @@ export function partialRotaryDimension(
   const [from, name] = newer ? [parameters, "partial_rotary_factor"] : [fields, key];
   const dimension = Math.floor(headDimension * from.positive(name, { fallback }));
   if (dimension >= 2 && dimension % 2 === 0 && dimension <= headDimension) return dimension;
-  throw from.error(name, `a share of the head size (${headDimension}) that is an even number of channels`);
+  throw from.error(
+    "indivisible",
+    name,
+    `a share of the head size (${headDimension}) that is an even number of channels`,
+  );
 }
 
 /** Angle per position of each rotated channel pair, radians per token. */

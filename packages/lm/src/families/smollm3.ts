@@ -31,6 +31,10 @@ function rotatesByLayer(fields: JsonFields): (layer: number) => boolean {
   const flags = fields.list("no_rope_layers");
   const layers = fields.integer("num_hidden_layers");
   if (flags.length < layers || !flags.every((flag) => flag === 0 || flag === 1))
-    throw fields.error("no_rope_layers", `a list of 0 or 1 for each of ${layers} layers`);
+    throw fields.error(
+      "invalid-layer-types",
+      "no_rope_layers",
+      `a list of 0 or 1 for each of ${layers} layers`,
+    );
   return (layer) => flags[layer] === 1;
 }

@@ -20,7 +20,11 @@ export function textDecoderOf(
       const text = new JsonFields({ model_type: usual.modelType, ...given }, fields.inside("text_config"));
       const family = familyOf(text.values["model_type"]);
       if (family === undefined)
-        throw text.error("model_type", `one of ${families.map(({ modelType }) => modelType).join(", ")}`);
+        throw text.error(
+          "unsupported-model-type",
+          "model_type",
+          `one of ${families.map(({ modelType }) => modelType).join(", ")}`,
+        );
       // Ids of special tokens and the tying of embeddings are those of the whole model.
       const whole = Object.fromEntries(
         ["bos_token_id", "eos_token_id", "pad_token_id"]

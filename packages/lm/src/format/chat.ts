@@ -150,6 +150,7 @@ export class ChatFormat implements Format {
     const cue = row.length > messages.length ? row.at(-1)!.ids.length : 0;
     if (start + excess + cue > rowLength(shortest)) {
       throw new UsageError(
+        "template-exceeds-window",
         `${this.template.where}: the template's own tokens (${start + cue}) need more of the context window than ` +
           `maxNewTokens leaves (${room}); lower maxNewTokens`,
       );
@@ -307,6 +308,7 @@ export class ChatFormat implements Format {
       const found = text.indexOf(mark, from);
       if (found < 0 || text.split(mark).length !== 2) {
         throw new UsageError(
+          "template-alters-content",
           `${this.template.where}: must write the content of each message once, in order and unchanged, but ` +
             `does not do so for message ${at + 1} of ${count}; use format: plain, or another template`,
         );

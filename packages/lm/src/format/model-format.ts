@@ -51,7 +51,7 @@ export const modelFormatShape = {
 const CHAT_ONLY = ["template", "system", "thinking", "history"] as const;
 const PLAIN_ONLY = ["labels", "separator"] as const;
 
-type FormatIssue = (key: string, message: string) => void;
+type FormatIssue = (rule: string, key: string, message: string) => void;
 
 /** Refuses options of the format that was not chosen. */
 export function checkModelFormat(given: z.output<typeof modelFormat>, issue: FormatIssue): void {
@@ -59,7 +59,11 @@ export function checkModelFormat(given: z.output<typeof modelFormat>, issue: For
   for (const key of format === "plain" ? CHAT_ONLY : PLAIN_ONLY) {
     if (given[key] === undefined) continue;
     const other = format === "plain" ? "chat" : "plain";
-    issue(key, `is an option of format: ${other}; leave it out, or set format to ${other}`);
+    issue(
+      "inapplicable-option",
+      key,
+      `is an option of format: ${other}; leave it out, or set format to ${other}`,
+    );
   }
 }
 
@@ -102,6 +106,7 @@ export function makeFormat(
   if (format === "chat" || (format === "auto" && chatOnly.length > 0)) {
     const needs = format === "chat" ? "format: chat" : chatOnly.join(", ");
     throw new UsageError(
+      "missing-chat-template",
       `${where}: ${needs} needs a chat template, but the checkpoint has none (chat_template.jinja, or "chat_template" in ` +
         "tokenizer_config.json); add one, or leave it out",
     );

@@ -60,6 +60,7 @@ export class ContinuousBatch {
     this.window = Math.min(contextLength, held);
     if (this.window < 2) {
       throw new UsageError(
+        "cache-too-small",
         `a cache of ${cacheBytes} bytes holds ${held} tokens for each of ${rows} texts; allow more memory, or fewer texts at a time`,
       );
     }
@@ -95,11 +96,12 @@ export class ContinuousBatch {
     const most = row.given + (sampling?.maxNewTokens ?? 0);
     if (most > this.window) {
       throw new UsageError(
+        "exceeds-window",
         `${row.given} tokens and up to ${sampling?.maxNewTokens ?? 0} new ones are more than the window of ${this.window}`,
       );
     }
     if (sampling !== null && !sampling.greedy && request.key === undefined) {
-      throw new UsageError("sampling without greedy decoding needs a key");
+      throw new UsageError("missing-draw-key", "sampling without greedy decoding needs a key");
     }
     this.#waiting.push(row);
     return () => {

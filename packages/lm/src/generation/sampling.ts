@@ -67,8 +67,13 @@ export function resolveSampling(sampling: Sampling): ResolvedSampling {
   const given = Object.entries(sampling).filter(([, value]) => value !== undefined);
   const resolved: ResolvedSampling = { ...DEFAULTS, ...(Object.fromEntries(given) as unknown as Sampling) };
   const { maxNewTokens, minNewTokens, temperature, topK, topP, repetitionPenalty } = resolved;
-  const refuse = (name: keyof Sampling, rule: string, value: unknown): never => {
-    throw new UsageError(`sampling.${name}: ${rule}, got ${describeValue(value)}`);
+  const refuse = (
+    name: keyof Sampling,
+    requirement: string,
+    value: unknown,
+    rule = "out-of-range",
+  ): never => {
+    throw new UsageError(rule, `sampling.${name}: ${requirement}, got ${describeValue(value)}`);
   };
   if (!Number.isSafeInteger(maxNewTokens) || maxNewTokens < 1) {
     refuse("maxNewTokens", "must be a whole number of at least 1", maxNewTokens);
@@ -77,8 +82,8 @@ export function resolveSampling(sampling: Sampling): ResolvedSampling {
     refuse("minNewTokens", `must be a whole number from 0 to maxNewTokens (${maxNewTokens})`, minNewTokens);
   }
   if (!(temperature >= LEAST_TEMPERATURE) || !Number.isFinite(temperature)) {
-    const rule = `must be a number of at least ${LEAST_TEMPERATURE} (for the likeliest token set greedy: true)`;
-    refuse("temperature", rule, temperature);
+    const requirement = `must be a number of at least ${LEAST_TEMPERATURE} (for the likeliest token set greedy: true)`;
+    refuse("temperature", requirement, temperature);
   }
   if (!Number.isSafeInteger(topK) || topK < 0) {
     refuse("topK", "must be a whole number of at least 0 (0 = all tokens)", topK);
@@ -89,11 +94,11 @@ export function resolveSampling(sampling: Sampling): ResolvedSampling {
     refuse("repetitionPenalty", `must be a number from ${least} to ${most} (1 = off)`, repetitionPenalty);
   }
   for (const id of resolved.stopIds) {
-    if (!Number.isSafeInteger(id) || id < 0) refuse("stopIds", "must be token ids", id);
+    if (!Number.isSafeInteger(id) || id < 0) refuse("stopIds", "must be token ids", id, "invalid-token-id");
   }
   for (const text of resolved.stopStrings) {
     if (typeof text !== "string" || text === "")
-      refuse("stopStrings", "must be strings that are not empty", text);
+      refuse("stopStrings", "must be strings that are not empty", text, "empty");
   }
   return resolved;
 }

@@ -70,7 +70,10 @@ export function pinsOf(
 ): number[] {
   const pins = typeof pinned === "number" ? rows.map(() => pinned) : [...pinned];
   if (pins.length !== rows.length) {
-    throw new UsageError(`${what}: expected one number for each of ${rows.length} rows, got ${pins.length}`);
+    throw new UsageError(
+      "length-mismatch",
+      `${what}: expected one number for each of ${rows.length} rows, got ${pins.length}`,
+    );
   }
   for (const [row, pin] of pins.entries()) {
     checkWhole(what, pin, 0);
@@ -87,6 +90,7 @@ export function indicesOf(where: string, spans: readonly ScoredSpan[], length: n
   for (const [from, to] of spans) {
     if (!Number.isSafeInteger(from) || !Number.isSafeInteger(to) || from < end || to < from || to > length) {
       throw new UsageError(
+        "invalid-spans",
         `${where}: spans to score must be [from, to] in ascending order within its ${length} ids, ` +
           `got ${describeValue(spans)}`,
       );
@@ -101,6 +105,9 @@ export function indicesOf(where: string, spans: readonly ScoredSpan[], length: n
 export function checkWhole(what: string, value: number, least: number, most = Number.MAX_SAFE_INTEGER): void {
   if (!Number.isSafeInteger(value) || value < least || value > most) {
     const range = most === Number.MAX_SAFE_INTEGER ? `of at least ${least}` : `from ${least} to ${most}`;
-    throw new UsageError(`${what}: must be a whole number ${range}, got ${describeValue(value)}`);
+    throw new UsageError(
+      "out-of-range",
+      `${what}: must be a whole number ${range}, got ${describeValue(value)}`,
+    );
   }
 }

@@ -20,7 +20,10 @@ export class CacheBudget {
   /** @param limit bytes; Infinity = no limit */
   constructor(limit: number) {
     if (!(limit > 0)) {
-      throw new UsageError(`cacheBudget: must be a number of bytes above 0, got ${describeValue(limit)}`);
+      throw new UsageError(
+        "out-of-range",
+        `cacheBudget: must be a number of bytes above 0, got ${describeValue(limit)}`,
+      );
     }
     this.limit = limit;
   }

@@ -198,6 +198,7 @@ export class GenerationSession {
       const front = Math.max(1, this.#rows[row]!.pinned);
       if (score !== false && front + ids.length > contextLength) {
         throw new UsageError(
+          "exceeds-window",
           `${where}: ${ids.length} tokens do not fit after at least ${front} of context in the model's window of ` +
             `${contextLength}; give fewer at a time`,
         );
@@ -278,6 +279,7 @@ export class GenerationSession {
     if (front + maxNewTokens > contextLength) {
       const context = front === 1 ? "at least one token of context" : `the ${front} pinned tokens`;
       throw new UsageError(
+        "no-room-for-context",
         `sampling.maxNewTokens: must leave ${context} in the model's window of ` +
           `${contextLength}, got ${maxNewTokens}`,
       );
@@ -317,12 +319,14 @@ export class GenerationSession {
   }
 
   #alive(what: string): void {
-    if (!this.#open) throw new UsageError(`GenerationSession.${what}: the session was disposed of`);
+    if (!this.#open)
+      throw new UsageError("session-disposed", `GenerationSession.${what}: the session was disposed of`);
   }
 
   #checkRows(what: string, given: readonly unknown[]): void {
     if (given.length !== this.#rows.length) {
       throw new UsageError(
+        "length-mismatch",
         `GenerationSession.${what}: expected one entry for each of ${this.#rows.length} rows, got ${given.length}`,
       );
     }

@@ -100,6 +100,7 @@ export class HubCache {
     const [found, root] = await Promise.all([realpath(folder), realpath(this.folder)]);
     if (found === root || found.startsWith(root + sep)) return;
     throw new UsageError(
+      "outside-cache",
       `hub: ${titleOf(this.repository)}: ${JSON.stringify(file)} would be written to ${found}, outside the cache: a folder ` +
         `in its path is a link; remove ${this.folder} and try again`,
     );
@@ -131,6 +132,7 @@ export function checkRelativePath(repository: Repository, file: string): void {
     !isPlainPath(file) || file.includes("\0") || file.includes("\\") || (sep !== "/" && file.includes(sep));
   if (bad) {
     throw new UsageError(
+      "path-outside-folder",
       `hub: ${titleOf(repository)} lists a file that would be outside its folder: ${JSON.stringify(file)}; ` +
         `do not use this repository`,
     );
@@ -149,6 +151,7 @@ export function checkDistinctPaths(
   const spelled = (path: string) => (options.ignoreCase ? path.toLowerCase() : path);
   const clash = (first: string, second: string, rule: string) =>
     new UsageError(
+      "conflicting-paths",
       `hub: ${titleOf(repository)} lists files that cannot be in one folder: ${JSON.stringify(first)} and ` +
         `${JSON.stringify(second)}: ${rule}; do not use this repository`,
     );

@@ -37,7 +37,10 @@ export function hubSettings(environment: NodeJS.ProcessEnv = process.env): HubSe
   const truthy = (name: string) => /^(1|on|yes|true)$/i.test(environment[name] ?? "");
   const endpoint = (environment["HF_ENDPOINT"] || "https://huggingface.co").replace(/\/+$/, "");
   if (!URL.canParse(endpoint) || !/^https?:$/.test(new URL(endpoint).protocol)) {
-    throw new UsageError(`hub: HF_ENDPOINT must be an http(s) address, got ${JSON.stringify(endpoint)}`);
+    throw new UsageError(
+      "not-an-http-address",
+      `hub: HF_ENDPOINT must be an http(s) address, got ${JSON.stringify(endpoint)}`,
+    );
   }
   return {
     endpoint,
@@ -134,6 +137,7 @@ async function download(kind: Repository["kind"], text: string, options: Downloa
   const parsed = parseModelId(text);
   if (!parsed) {
     throw new UsageError(
+      "invalid-repository-id",
       `hub: ${JSON.stringify(text)} is neither a folder nor a ${kind} id; an id looks like "owner/name" or "owner/name@revision"`,
     );
   }
@@ -141,7 +145,7 @@ async function download(kind: Repository["kind"], text: string, options: Downloa
   const title = titleOf(repository);
   const revision = options.revision ?? parsed.revision ?? "main";
   if (!isPlainPath(revision)) {
-    throw new UsageError(`hub: ${title}: not a revision: ${JSON.stringify(revision)}`);
+    throw new UsageError("invalid-revision", `hub: ${title}: not a revision: ${JSON.stringify(revision)}`);
   }
   const settings = options.settings ?? hubSettings();
   const select: SelectFiles = options.select ?? ((paths) => paths);
@@ -189,6 +193,7 @@ async function download(kind: Repository["kind"], text: string, options: Downloa
       const size = files.get(path)?.size ?? 0;
       if (size > LONGEST_READ) {
         throw new UsageError(
+          "too-large",
           `hub: ${title}: ${JSON.stringify(path)} must have at most ${LONGEST_READ} bytes, but it is listed with ${size}`,
         );
       }
@@ -228,6 +233,7 @@ async function listRepository(
   } catch (cause) {
     if (!(cause instanceof UsageError)) throw cause;
     throw new UsageError(
+      cause.rule,
       `hub: the answer for ${titleOf(repository)} from ${settings.endpoint} is malformed: ${cause.message}; ` +
         `is HF_ENDPOINT a model hub?`,
       { cause },
@@ -240,16 +246,17 @@ async function listRepository(
 function readListing(answer: unknown, revision: string): Listing {
   const fields = new JsonFields(answer, "the listing");
   const commit = fields.string("sha");
-  if (!isCommit(commit)) throw fields.error("sha", "a commit");
-  if (isCommit(revision) && commit !== revision) throw fields.error("sha", "the requested commit");
+  if (!isCommit(commit)) throw fields.error("invalid-commit", "sha", "a commit");
+  if (isCommit(revision) && commit !== revision)
+    throw fields.error("other-commit", "sha", "the requested commit");
   const files = new Map<string, RepositoryFile>();
   for (const [index, sibling] of fields.list("siblings").entries()) {
     const file = new JsonFields(sibling, `${fields.inside("siblings")}[${index}]`);
     const path = file.string("rfilename");
-    if (files.has(path)) throw new UsageError(`${JSON.stringify(path)} is listed twice`);
+    if (files.has(path)) throw new UsageError("duplicate-file", `${JSON.stringify(path)} is listed twice`);
     const [of, name] = file.has("lfs") ? [file.nested("lfs")!, "sha256"] : [file, "blobId"];
     const etag = of.string(name);
-    if (!/^([0-9a-f]{40}|[0-9a-f]{64})$/.test(etag)) throw of.error(name, "a checksum");
+    if (!/^([0-9a-f]{40}|[0-9a-f]{64})$/.test(etag)) throw of.error("invalid-checksum", name, "a checksum");
     files.set(path, { path, size: file.integer("size", { minimum: 0 }), etag });
   }
   return { commit, files };
@@ -264,6 +271,7 @@ async function cachedSnapshot(
   const commit = cache.readReference(revision);
   if (commit === null || !existsSync(cache.snapshot(commit))) {
     throw new UsageError(
+      "not-cached",
       `hub: ${reason} and ${titleOf(cache.repository)} (revision "${revision}") is not in the cache ${cache.root}; ` +
         `go online once, or give the path of a local folder`,
     );
@@ -276,9 +284,10 @@ async function cachedSnapshot(
       .filter((path) => cache.has(commit, path));
     const wanted = await select(present, (path) => readFile(join(folder, path)));
     const missing = wanted.find((path) => !present.includes(path));
-    if (missing !== undefined) throw new UsageError(`${missing} is missing`);
+    if (missing !== undefined) throw new UsageError("missing-file", `${missing} is missing`);
   } catch (error) {
     throw new UsageError(
+      "incomplete-cache",
       `hub: ${reason} and the cached copy of "${cache.repository.id}" is incomplete (${(error as Error).message}); go online once`,
       { cause: error },
     );
@@ -291,23 +300,38 @@ function explain(error: unknown, repository: Repository, revision: string, setti
   if (!(error instanceof HubRequestError)) return error;
   const page = `${settings.endpoint}/${pathOf(repository)}`;
   const title = titleOf(repository);
-  const sentence = (() => {
+  const [rule, sentence] = ((): [rule: string, sentence: string] => {
     switch (error.failure.status) {
       case 401:
         return settings.token === null
-          ? `${title} does not exist, or is private or gated: check the spelling, or set HF_TOKEN to a token of an account that may read it`
-          : `the token was refused for ${title}, or it does not exist: check the spelling and that HF_TOKEN is valid`;
+          ? [
+              "token-required",
+              `${title} does not exist, or is private or gated: check the spelling, or set HF_TOKEN to a token of an account that may read it`,
+            ]
+          : [
+              "token-refused",
+              `the token was refused for ${title}, or it does not exist: check the spelling and that HF_TOKEN is valid`,
+            ];
       case 403:
-        return `${title} is gated: accept its conditions on ${page} with your account, and set HF_TOKEN to that account's token`;
+        return [
+          "gated-repository",
+          `${title} is gated: accept its conditions on ${page} with your account, and set HF_TOKEN to that account's token`,
+        ];
       case 404:
-        return `${title} has no revision "${revision}" with that file, or does not exist: check the spelling`;
+        return [
+          "repository-not-found",
+          `${title} has no revision "${revision}" with that file, or does not exist: check the spelling`,
+        ];
       case undefined:
-        return `${title} could not be fetched: ${error.message}; check the connection and HF_ENDPOINT, or give a local folder`;
+        return [
+          "hub-unreachable",
+          `${title} could not be fetched: ${error.message}; check the connection and HF_ENDPOINT, or give a local folder`,
+        ];
       default:
-        return `${title} could not be fetched: ${error.message}; try again later`;
+        return ["hub-failed", `${title} could not be fetched: ${error.message}; try again later`];
     }
   })();
-  return new UsageError(`hub: ${sentence}`, { cause: error });
+  return new UsageError(rule, `hub: ${sentence}`, { cause: error });
 }
 
 /** The error with what to do, if its reason is an error of a file operation; otherwise the error itself. */
@@ -315,12 +339,14 @@ function storageError(what: string, error: unknown, reason: unknown): unknown {
   if (!isFileSystemError(reason)) return error;
   const { code = "", path = "?", message } = reason;
   const isInTheWay = ["EEXIST", "EISDIR", "ENOTDIR", "ENOTEMPTY", "ELOOP"].includes(code);
-  const rule = isInTheWay
+  const problem = isInTheWay
     ? `something else has that name (${code} at ${path}); remove it and try again`
     : code === "ENAMETOOLONG"
       ? "its name is too long for this file system"
       : message;
-  return new UsageError(`hub: ${what}: ${rule}`, { cause: error });
+  return new UsageError(isInTheWay ? "name-taken" : "not-writable", `hub: ${what}: ${problem}`, {
+    cause: error,
+  });
 }
 
 /** Path of a repository on the hub. */

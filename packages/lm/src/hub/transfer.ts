@@ -125,6 +125,7 @@ export async function downloadBlob(
         // One mismatch may be a damaged partial file or a bad proxy; two are the server's fault.
         if (mismatches >= 2) {
           throw new UsageError(
+            "checksum-mismatch",
             `hub: ${titleOf(cache.repository)}: ${sentence}, twice; the server or a proxy alters files: check HF_ENDPOINT`,
           );
         }
@@ -289,7 +290,7 @@ function refuse(path: string): (cause: unknown) => never {
       explained instanceof UsageError
         ? `${explained.message}; HF_HUB_CACHE names the folder`
         : `${path}: cannot be written (${(cause as NodeJS.ErrnoException).code})`;
-    throw new UsageError(`hub: ${rule}`, { cause });
+    throw new UsageError("not-writable", `hub: ${rule}`, { cause });
   };
 }
 

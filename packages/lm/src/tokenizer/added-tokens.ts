@@ -37,6 +37,7 @@ export function readAddedToken(
   }
   if (!isObject(value) || typeof value["content"] !== "string") {
     throw new UsageError(
+      "invalid-added-token",
       `${place}: an added token must have its text under "content", got ${describeValue(value)}`,
     );
   }
@@ -60,7 +61,7 @@ export function readAddedToken(
 
 function checkLength(token: AddedToken, place: string): AddedToken {
   if (token.content.length <= LONGEST) return token;
-  throw new UsageError(`${place}: an added token must have ${LONGEST} characters at most`);
+  throw new UsageError("token-too-long", `${place}: an added token must have ${LONGEST} characters at most`);
 }
 
 function equal(one: AddedToken, other: AddedToken): boolean {
@@ -124,6 +125,7 @@ export class AddedTokenSplitter {
         : token.content;
       if (spelling === "") {
         throw new UsageError(
+          "empty-added-token",
           `the added token ${describeValue(token.content)} is empty when normalized, so it would be found ` +
             `everywhere; set its "normalized" to false`,
         );

@@ -11,12 +11,16 @@ const REMEMBERED = 10_000;
 export function readBpe(part: Part, { idOf, tokenOf }: Vocabulary): Model {
   const dropout = part.values["dropout"];
   if (part.has("dropout") && dropout !== 0) {
-    throw part.refuse("dropout", "it makes the ids of a text random", 'set "dropout" to null');
+    throw part.refuse("random-ids", "dropout", "it makes the ids of a text random", 'set "dropout" to null');
   }
   const unknownToken = part.string("unk_token", { fallback: null });
   const unknown = unknownToken === null ? undefined : idOf.get(unknownToken);
   if (unknownToken !== null && unknown === undefined) {
-    throw part.refuse("unk_token", "the vocabulary lacks it, so Python fails at the first unknown character");
+    throw part.refuse(
+      "not-in-vocabulary",
+      "unk_token",
+      "the vocabulary lacks it, so Python fails at the first unknown character",
+    );
   }
   const prefix = part.string("continuing_subword_prefix", { fallback: "" });
   const suffix = part.string("end_of_word_suffix", { fallback: "" });
@@ -92,6 +96,7 @@ function readMerges(part: Part, idOf: ReadonlyMap<string, number>, prefix: strin
     const where = `${part.where}."merges"[${rank}]`;
     if (!Array.isArray(pair) || pair.length !== 2 || !pair.every((token) => typeof token === "string")) {
       throw new UsageError(
+        "malformed-merge",
         `${where} must be two tokens ("a b" or ["a", "b"]), got ${describeValue(line)}; ` +
           `the file is damaged: download it again`,
       );
@@ -99,6 +104,7 @@ function readMerges(part: Part, idOf: ReadonlyMap<string, number>, prefix: strin
     const [left, right] = pair as [string, string];
     if (prefix !== "" && !right.startsWith(prefix)) {
       throw new UsageError(
+        "merge-without-prefix",
         `${where}: the second token must begin with "continuing_subword_prefix" ${describeValue(prefix)}, ` +
           `got ${describeValue(right)}; Python would split it within the token`,
       );
@@ -107,6 +113,7 @@ function readMerges(part: Part, idOf: ReadonlyMap<string, number>, prefix: strin
       const found = idOf.get(token);
       if (found !== undefined) return found;
       throw new UsageError(
+        "not-in-vocabulary",
         `${where}: the vocabulary lacks ${describeValue(token)}; the file is damaged: download it again`,
       );
     };

@@ -49,7 +49,7 @@ export function readDecoder(part: Part): Decoder {
     }
     case "BPEDecoder": {
       const suffix = part.string("suffix");
-      if (suffix === "") throw part.refuse("suffix", "it must not be empty");
+      if (suffix === "") throw part.refuse("empty", "suffix", "it must not be empty");
       return (tokens) =>
         tokens.map((token, index) => token.replaceAll(suffix, index === tokens.length - 1 ? "" : " "));
     }
@@ -62,7 +62,7 @@ export function readDecoder(part: Part): Decoder {
       const content = part.character("content");
       const start = part.integer("start", { minimum: 0 });
       if (part.integer("stop", { minimum: 0 }) !== 0)
-        throw part.refuse("stop", "stripping the end is not supported");
+        throw part.refuse("unsupported-option", "stop", "stripping the end is not supported");
       return (tokens) =>
         tokens.map((token) => {
           let cut = 0;
@@ -71,7 +71,7 @@ export function readDecoder(part: Part): Decoder {
         });
     }
     default:
-      throw part.refuse("type", "this decoder is not supported");
+      throw part.refuse("unsupported-type", "type", "this decoder is not supported");
   }
 }
 

@@ -41,7 +41,7 @@ export function readModel(part: Part): Model {
     case "WordLevel":
       return readWordLevel(part, readVocabulary(part));
     default:
-      throw part.error("type", "one of BPE, WordPiece, WordLevel, Unigram");
+      throw part.error("unsupported-type", "type", "one of BPE, WordPiece, WordLevel, Unigram");
   }
 }
 
@@ -53,16 +53,20 @@ export interface Vocabulary {
 /** {token: id, …}. */
 function readVocabulary(part: Part): Vocabulary {
   const given = part.nested("vocab");
-  if (given === null) throw part.error("vocab", "an object");
+  if (given === null) throw part.error("invalid-type", "vocab", "an object");
   const idOf = new Map<string, number>();
   const tokenOf = new Map<number, string>();
   for (const [token, id] of Object.entries(given.values)) {
     checkId(given.where, token, id);
     if (!isText(token))
-      throw new UsageError(`${given.where}: ${describeValue(token)} holds half a character`);
+      throw new UsageError(
+        "lone-surrogate",
+        `${given.where}: ${describeValue(token)} holds half a character`,
+      );
     const other = tokenOf.get(id);
     if (other !== undefined) {
       throw new UsageError(
+        "duplicate-token-id",
         `${given.where}: each id must belong to one token, but ${describeValue(other)} and ` +
           `${describeValue(token)} both have ${id}; Python decodes such an id at random`,
       );
@@ -76,6 +80,7 @@ function readVocabulary(part: Part): Vocabulary {
 export function checkId(place: string, token: string, id: unknown): asserts id is number {
   if (Number.isSafeInteger(id) && (id as number) >= 0 && (id as number) <= LARGEST_ID) return;
   throw new UsageError(
+    "invalid-token-id",
     `${place} must have ids that are integers from 0 to ${LARGEST_ID}, ` +
       `got ${describeValue(id)} for ${describeValue(token)}`,
   );
@@ -86,7 +91,11 @@ function unknownId(part: Part, idOf: ReadonlyMap<string, number>): number {
   const token = part.string("unk_token");
   const id = idOf.get(token);
   if (id !== undefined) return id;
-  throw part.refuse("unk_token", "the vocabulary lacks it, so Python fails at the first unknown word");
+  throw part.refuse(
+    "not-in-vocabulary",
+    "unk_token",
+    "the vocabulary lacks it, so Python fails at the first unknown word",
+  );
 }
 
 /** WordPiece: greedy longest-prefix matching; words that cannot be composed become the unknown token. */
@@ -98,6 +107,7 @@ function readWordPiece(part: Part, { idOf, tokenOf }: Vocabulary): Model {
   for (const [token, id] of idOf) {
     if (token.length > LONGEST_TOKEN) {
       throw new UsageError(
+        "token-too-long",
         `${part.inside("vocab")} must hold no token of more than ${LONGEST_TOKEN} characters`,
       );
     }

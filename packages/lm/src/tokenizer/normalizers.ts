@@ -43,6 +43,7 @@ export function readNormalizer(part: Part): Normalizer {
       // Real files prepend one character; a text of megabytes would be prepended to every encoded text.
       if (prepended.length > LONGEST_PREPEND) {
         throw part.refuse(
+          "too-long",
           "prepend",
           `must have at most ${LONGEST_PREPEND} characters, but has ${prepended.length}`,
         );
@@ -62,7 +63,7 @@ export function readNormalizer(part: Part): Normalizer {
     case "Precompiled":
       return dropping(readPrecompiled(part));
     default:
-      throw part.refuse("type", "this normalizer is not supported");
+      throw part.refuse("unsupported-type", "type", "this normalizer is not supported");
   }
 }
 

@@ -16,7 +16,8 @@ export class Part extends JsonFields {
     where: string,
     readonly depth = 0,
   ) {
-    if (depth > DEEPEST) throw new UsageError(`${where.slice(0, 200)}…: parts are nested too deep`);
+    if (depth > DEEPEST)
+      throw new UsageError("nested-too-deeply", `${where.slice(0, 200)}…: parts are nested too deep`);
     super(value, where);
     this.asked.add("type");
   }
@@ -27,7 +28,7 @@ export class Part extends JsonFields {
 
   /** A string of exactly one code point. */
   character(name: string): string {
-    return this.field(name, {}, "one character", (value): value is string => {
+    return this.field("not-a-character", name, {}, "one character", (value): value is string => {
       return isText(value) && Array.from(value).length === 1;
     });
   }
@@ -39,7 +40,8 @@ export class Part extends JsonFields {
   /** The objects in a list. */
   parts(name: string): Part[] {
     const list = this.list(name);
-    if (list.length > MOST_PARTS) throw this.refuse(name, `it has more than ${MOST_PARTS} parts`);
+    if (list.length > MOST_PARTS)
+      throw this.refuse("too-many-parts", name, `it has more than ${MOST_PARTS} parts`);
     return list.map((value, index) => new Part(value, `${this.inside(name)}[${index}]`, this.depth + 1));
   }
 
@@ -53,8 +55,9 @@ export class Part extends JsonFields {
   }
 
   /** An error about one option. `remedy`, the end of the message, says what to do instead. */
-  refuse(name: string, why: string, remedy = RESAVE): UsageError {
+  refuse(rule: string, name: string, why: string, remedy = RESAVE): UsageError {
     return new UsageError(
+      rule,
       `${this.title}: "${name}" is ${describeValue(this.values[name])}: ${why}; ${remedy}`,
     );
   }
@@ -64,7 +67,7 @@ export class Part extends JsonFields {
     const made = reader(this);
     for (const name of Object.keys(this.values)) {
       if (this.asked.has(name)) continue;
-      throw this.refuse(name, "this option is unknown, so the ids might differ from Python's");
+      throw this.refuse("unknown-key", name, "this option is unknown, so the ids might differ from Python's");
     }
     return made;
   }
@@ -76,6 +79,7 @@ const MOST_GROWTH = 64;
 export function checkGrowth(place: string, before: number, after: number): void {
   if (after <= Math.max(MOST_GROWTH * before, 2 ** 16)) return;
   throw new UsageError(
+    "excessive-growth",
     `${place}: makes a text of ${before} characters longer than ${MOST_GROWTH} times that`,
   );
 }

@@ -34,7 +34,7 @@ export function readPostProcessor(part: Part): Frame {
     case "TemplateProcessing":
       return readTemplate(part);
     default:
-      throw part.refuse("type", "this post-processor is not supported");
+      throw part.refuse("unsupported-type", "type", "this post-processor is not supported");
   }
 }
 
@@ -60,18 +60,27 @@ function readTemplate(part: Part): Frame {
       const name = special.string("id");
       const token = tokens.nested(name);
       if (token === null) {
-        throw new UsageError(`${piece.where}: "special_tokens" must list ${describeValue(name)}`);
+        throw new UsageError(
+          "unlisted-special-token",
+          `${piece.where}: "special_tokens" must list ${describeValue(name)}`,
+        );
       }
       for (const id of token.list("ids")) {
         checkId(token.where, name, id);
         side.push(id);
       }
     } else {
-      throw new UsageError(`${piece.where} must be {"SpecialToken": …}, or once {"Sequence": {"id": "A"}}`);
+      throw new UsageError(
+        "invalid-template-piece",
+        `${piece.where} must be {"SpecialToken": …}, or once {"Sequence": {"id": "A"}}`,
+      );
     }
   }
   if (side === prefix) {
-    throw new UsageError(`${part.inside("single")} must hold {"Sequence": {"id": "A"}}: the text itself`);
+    throw new UsageError(
+      "missing-sequence",
+      `${part.inside("single")} must hold {"Sequence": {"id": "A"}}: the text itself`,
+    );
   }
   return { prefix, suffix };
 }

@@ -47,7 +47,7 @@ export function readPreTokenizer(part: Part): PreTokenizer {
       return (pieces) => punctuation(spaces(pieces));
     }
     default:
-      throw part.refuse("type", "this pre-tokenizer is not supported");
+      throw part.refuse("unsupported-type", "type", "this pre-tokenizer is not supported");
   }
 }
 
@@ -66,7 +66,7 @@ function readByteLevel(part: Part): PreTokenizer {
   const addPrefixSpace = part.boolean("add_prefix_space");
   part.ignore(["trim_offsets"]); // affects offsets only, not ids
   const pattern = part.boolean("use_regex", { fallback: true })
-    ? new Pattern(BYTE_LEVEL_PATTERN, (why) => part.refuse("use_regex", why))
+    ? new Pattern(BYTE_LEVEL_PATTERN, (why) => part.refuse("untranslatable-pattern", "use_regex", why))
     : null;
   return (pieces) =>
     pieces.flatMap((given) => {
@@ -96,11 +96,12 @@ export function readMetaspaceOptions(part: Part): { replacement: string; scheme:
   const replacement = part.character("replacement");
   const scheme = part.string("prepend_scheme", { fallback: "always" });
   if (!["always", "first", "never"].includes(scheme)) {
-    throw part.error("prepend_scheme", "always, first or never");
+    throw part.error("unknown-choice", "prepend_scheme", "always, first or never");
   }
   // Older files also give the scheme as a boolean. Python refuses files in which the two disagree.
   if (part.boolean("add_prefix_space", { fallback: null }) === false && scheme !== "never") {
     throw part.refuse(
+      "contradictory-options",
       "add_prefix_space",
       `it does not agree with prepend_scheme ${JSON.stringify(scheme)}, and Python refuses this file`,
       'write "prepend_scheme": "never" where no space shall be put before a text',

@@ -22,7 +22,7 @@ export function readPrecompiled(part: Part): (text: string) => string {
   if (encoded === "") return (text) => text;
   const bytes = Buffer.from(encoded, "base64");
   const fail = (why: string) =>
-    part.refuse("precompiled_charsmap", why, "the file is damaged: download it again");
+    part.refuse("damaged-charsmap", "precompiled_charsmap", why, "the file is damaged: download it again");
   const size = bytes.length >= 4 ? bytes.readUInt32LE(0) : 0;
   if (size === 0 || size % 4 !== 0 || 4 + size > bytes.length) {
     throw fail("it is shorter than the trie whose length it begins with");

@@ -25,7 +25,10 @@ const UNIGRAM = 1;
 /** Parses `sentencepiece.bpe.model`, a protocol buffer. @throws UsageError that starts with `place` */
 export function readSentencePiece(bytes: Uint8Array, place: string): SentencePieceModel {
   const fail = () =>
-    new UsageError(`${place}: is not a SentencePiece model, or it is damaged: download it again`);
+    new UsageError(
+      "not-sentencepiece",
+      `${place}: is not a SentencePiece model, or it is damaged: download it again`,
+    );
   const pieces: Piece[] = [];
   let modelType = UNIGRAM;
   let precompiledCharsmap: Uint8Array = new Uint8Array();

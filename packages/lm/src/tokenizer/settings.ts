@@ -55,7 +55,10 @@ export function readSettings(files: SettingsFiles): Settings {
   const byId = new Map<number, AddedToken>();
   const add = (id: unknown, token: AddedToken, from: string) => {
     if (!isCount(id)) {
-      throw new UsageError(`${from}: an added token must have an id, got ${describeValue(id)}`);
+      throw new UsageError(
+        "missing-token-id",
+        `${from}: an added token must have an id, got ${describeValue(id)}`,
+      );
     }
     byId.set(id, token);
   };
@@ -160,6 +163,7 @@ export function classOf({
   const code = isObject(autoMap) ? autoMap["AutoTokenizer"] : autoMap;
   if (code !== undefined && code !== null) {
     throw new UsageError(
+      "custom-code",
       `${where}: "auto_map" is ${describeValue(autoMap)}: this tokenizer is the checkpoint's own Python code, ` +
         `which cannot be run here; use a checkpoint without it, or tokenize in Python`,
     );
@@ -176,6 +180,7 @@ export function classOf({
   const className = given.replace(/Fast$/, "");
   if (UNSUPPORTED_CLASSES.has(className)) {
     throw new UsageError(
+      "unsupported-tokenizer-class",
       `${from}: "tokenizer_class" is ${describeValue(given)}: Python rebuilds such a tokenizer with code that is not ` +
         `available here, so the ids might differ from Python's; load it in Python, write its \`backend_tokenizer\` to ` +
         `tokenizer.json, and set "tokenizer_class" to "PreTrainedTokenizerFast"`,

@@ -41,16 +41,27 @@ export function readPattern(part: Part): Pattern {
     part.nested("pattern")?.read((given) => {
       return ["Regex", "String"].map((name) => given.string(name, { fallback: null }));
     }) ?? [];
-  if ((regex === null) === (literal === null)) throw part.error("pattern", '{"Regex": …} or {"String": …}');
+  if ((regex === null) === (literal === null))
+    throw part.error("invalid-pattern", "pattern", '{"Regex": …} or {"String": …}');
   const refuse = (why: string) =>
-    part.refuse("pattern", `a pattern is used only where it matches as in Python: ${why}`);
+    part.refuse(
+      "untranslatable-pattern",
+      "pattern",
+      `a pattern is used only where it matches as in Python: ${why}`,
+    );
   return regex === null ? Pattern.literal(literal!, refuse) : new Pattern(regex, refuse);
 }
 
 export function readBehavior(part: Part, options: { fallback?: Behavior } = {}): Behavior {
-  return part.field("behavior", options, `one of ${BEHAVIORS.join(", ")}`, (value): value is Behavior => {
-    return BEHAVIORS.includes(value as Behavior);
-  });
+  return part.field(
+    "unknown-choice",
+    "behavior",
+    options,
+    `one of ${BEHAVIORS.join(", ")}`,
+    (value): value is Behavior => {
+      return BEHAVIORS.includes(value as Behavior);
+    },
+  );
 }
 
 /** Splits a piece at separators, which are handled according to `behavior`. No resulting piece is empty. */

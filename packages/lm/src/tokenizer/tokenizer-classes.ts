@@ -304,6 +304,7 @@ export function rebuilt(
 /** An error about a tokenizer.json that does not fit the class that rebuilds it. */
 export function contradiction(place: string, why: string, { className, namedBy }: NamedClass): UsageError {
   return new UsageError(
+    "tokenizer-class-mismatch",
     `${place}: does not fit the class ${className}, which Python selects because of ${namedBy}: ${why}; ` +
       (namedBy.startsWith('"tokenizer_class"')
         ? `set it to "PreTrainedTokenizerFast" to take tokenizer.json as it is`

@@ -18,11 +18,15 @@ export function readUnigram(part: Part): Model {
     const [token, score] = Array.isArray(entry) && entry.length === 2 ? (entry as unknown[]) : [];
     if (!isText(token) || !Number.isFinite(score)) {
       throw new UsageError(
+        "invalid-vocabulary-entry",
         `${part.where}."vocab"[${id}] must be a token and its score, got ${describeValue(entry)}`,
       );
     }
     if (token.length > LONGEST_TOKEN) {
-      throw new UsageError(`${part.where}."vocab"[${id}] must have ${LONGEST_TOKEN} characters at most`);
+      throw new UsageError(
+        "token-too-long",
+        `${part.where}."vocab"[${id}] must have ${LONGEST_TOKEN} characters at most`,
+      );
     }
     scores.push(score as number);
     tokenOf.set(id, token);
@@ -30,7 +34,8 @@ export function readUnigram(part: Part): Model {
     if (token === "") continue;
     root.insert(token, id, true);
   }
-  if (scores.length === 0) throw new UsageError(`${part.where}: "vocab" must not be empty`);
+  if (scores.length === 0)
+    throw new UsageError("empty-vocabulary", `${part.where}: "vocab" must not be empty`);
   const unknown = part.integer("unk_id", { fallback: null, minimum: 0, maximum: scores.length - 1 });
   const bytesOf = part.boolean("byte_fallback", { fallback: false }) ? byteTokens(idOf) : null;
   let lowest = Infinity;
@@ -63,6 +68,7 @@ export function readUnigram(part: Part): Model {
       if (!single) {
         if (unknown === null) {
           throw new UsageError(
+            "not-in-vocabulary",
             `Tokenizer.encode: ${describeValue(text.slice(start, charEnd))} is not in the vocabulary, and ` +
               `${part.where} names no "unk_id"`,
           );

@@ -57,6 +57,7 @@ function readMerges(bytes: Uint8Array, place: string): [string, string][] {
     const [first, second, ...rest] = line.split(" ");
     if (second === undefined || rest.length > 0) {
       throw new UsageError(
+        "malformed-merge",
         `${place}: line ${index + 1} must be two tokens with a space between them, got ${describeValue(line)}`,
       );
     }
@@ -72,7 +73,10 @@ function readMerges(bytes: Uint8Array, place: string): [string, string][] {
 function readUnigramModel(bytes: Uint8Array, place: string): ReadVocabulary {
   const { pieces, modelType, precompiledCharsmap } = readSentencePiece(bytes, place);
   if (modelType !== 1) {
-    throw new UsageError(`${place}: must be a unigram model (type 1), got one of type ${modelType}`);
+    throw new UsageError(
+      "unsupported-model-type",
+      `${place}: must be a unigram model (type 1), got one of type ${modelType}`,
+    );
   }
   const added = (token: string) => [token, 0] as const;
   const vocab = [
@@ -96,7 +100,7 @@ function linesOf(bytes: Uint8Array, place: string): string[] {
   try {
     text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
   } catch (cause) {
-    throw new UsageError(`${place}: must be UTF-8, but some of its bytes are not`, { cause });
+    throw new UsageError("not-utf8", `${place}: must be UTF-8, but some of its bytes are not`, { cause });
   }
   const lines = text.split("\n");
   if (lines.at(-1) === "") lines.pop();

@@ -14,10 +14,10 @@ await fuzz(import.meta.url, {
   runCase: async () => {
     at++;
     if (at === 2) throw new TypeError("raw");
-    if (at === 3) throw new UsageError("nowhere");
+    if (at === 3) throw new UsageError("out-of-range", "nowhere");
     if (at === 4) process.exit(7);
-    if (at === 5) throw new UsageError("internal: here");
-    if (at === 6) throw new UsageError("here: a rule");
+    if (at === 5) throw new UsageError("out-of-range", "internal: here");
+    if (at === 6) throw new UsageError("out-of-range", "here: a rule");
   },
   namesPlace: (message) => message.includes("here:"),
 });

@@ -4,13 +4,13 @@ import type { OtherChoices, Inconsistency } from "../kinds/index.js";
 /** For algorithms that compare siblings: refuses a sampler of width 1. */
 export function requireSiblings(name: string, sampler: object): void {
   const reason = widthProblem(name, (sampler as { width?: unknown }).width);
-  if (reason !== null) throw new UsageError(`${name}: the sampler's tree width ${reason}`);
+  if (reason !== null) throw new UsageError("no-siblings", `${name}: the sampler's tree width ${reason}`);
 }
 
 /** As `requireSiblings`, for a configuration. */
 export function siblingsMissing(name: string, { sampler }: OtherChoices): Inconsistency | null {
   const reason = widthProblem(name, sampler["width"]);
-  return reason === null ? null : { path: ["sampler", "width"], message: reason };
+  return reason === null ? null : { rule: "no-siblings", path: ["sampler", "width"], message: reason };
 }
 
 function widthProblem(name: string, width: unknown): string | null {
@@ -38,5 +38,5 @@ export function creditConflict(name: string, looksAhead = false): string | null 
 /** As `creditConflict`, for a configuration. */
 export function creditInconsistency(name: string, { credit }: OtherChoices): Inconsistency | null {
   const reason = creditConflict(name, credit?.looksAhead);
-  return reason === null ? null : { path: ["credit", "type"], message: reason };
+  return reason === null ? null : { rule: "credit-looks-ahead", path: ["credit", "type"], message: reason };
 }

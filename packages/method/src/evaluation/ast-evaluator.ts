@@ -97,7 +97,10 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
     const parsed = parseOptions("ASTEvaluator", options, given);
     const { scorer, secondScorer = null, repeats, embedder, threshold, confidence, controls } = parsed;
     if (starts === null && repeats > 1) {
-      throw new UsageError("ASTEvaluator: repeats needs starts, which are tried several times; pass them");
+      throw new UsageError(
+        "requires-option",
+        "ASTEvaluator: repeats needs starts, which are tried several times; pass them",
+      );
     }
     // Values other than lists are refused there.
     const isRepeated = repeats > 1 && Array.isArray(starts);
@@ -195,7 +198,10 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
   async #scoreControls(): Promise<{ n: number; n_found: number } | null> {
     if (this.#controls.length === 0) return null;
     if (this.scorer === null) {
-      throw new UsageError("evaluation.controls: there is no scorer to check with them; leave it out");
+      throw new UsageError(
+        "scorer-required",
+        "evaluation.controls: there is no scorer to check with them; leave it out",
+      );
     }
     const outcomes = await this.scorer.scoreAndValidate(
       this.#controls.map((text) => exchange("", text, null)),
@@ -277,6 +283,7 @@ function requireTexts(scorer: Scorer, asked: readonly (readonly [Node, "probe" |
   for (const [node, which] of asked) {
     if (!/^\[object \w+\]$/.test(String(node[which]))) continue;
     throw new UsageError(
+      "no-text",
       `ASTEvaluator: the scorer ${scorer.name} judges texts, but a ${which} of this system is an object without a text; give ` +
         "the objects a method toString that the scorer can read, or leave the scorer out (scorer: {type: none} in a " +
         "configuration), so that the reward decides",

@@ -62,6 +62,7 @@ export abstract class Evaluator<S = Conversation, A = Message, Report = unknown>
     const { startsFromPrompts = true } = sampler as Partial<Sampler<S, A>>;
     if (!startsFromPrompts && !starts.every(isEpisodeSeed)) {
       throw new UsageError(
+        "episodes-only",
         `${this.constructor.name}: the sampler ${sampler.constructor.name} ${EPISODES_ONLY}`,
       );
     }
@@ -96,6 +97,7 @@ export abstract class Evaluator<S = Conversation, A = Message, Report = unknown>
     if (this.starts === null) {
       if (rollouts === undefined) {
         throw new UsageError(
+          "rollouts-required",
           "Evaluator.evaluate: needs the number of rollouts, since no prompts or seeds were given",
         );
       }
@@ -103,6 +105,7 @@ export abstract class Evaluator<S = Conversation, A = Message, Report = unknown>
     }
     if (rollouts !== undefined && rollouts > this.starts.length) {
       throw new UsageError(
+        "too-many-rollouts",
         `Evaluator.evaluate: rollouts must be at most the ${this.starts.length} prompts or seeds given, got ${rollouts}`,
       );
     }
@@ -126,7 +129,10 @@ export abstract class Evaluator<S = Conversation, A = Message, Report = unknown>
 
   /** Metrics of each rollout; implement this, or `computeMetrics`. */
   protected measure(_graphs: readonly Graph<S, A>[]): Promise<GraphMetrics[]> {
-    throw new UsageError(`${this.constructor.name}: an evaluator must implement measure, or computeMetrics`);
+    throw new UsageError(
+      "not-implemented",
+      `${this.constructor.name}: an evaluator must implement measure, or computeMetrics`,
+    );
   }
 
   /** Aggregates the metrics of all rollouts. */

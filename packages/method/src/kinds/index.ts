@@ -108,6 +108,8 @@ export interface OtherChoices {
 
 /** An incompatible choice: its path, and a message with the reason and the remedy. */
 export interface Inconsistency {
+  /** Code of the violated rule, as in `UsageError`. */
+  rule: string;
   path: readonly string[];
   message: string;
 }

@@ -14,12 +14,17 @@ export class FrozenWeights extends TesterWeights {
   }
 
   save(): Promise<void> {
-    return Promise.reject(new UsageError("tester: nothing was trained, so there is nothing to save"));
+    return Promise.reject(
+      new UsageError("nothing-trained", "tester: nothing was trained, so there is nothing to save"),
+    );
   }
 
   restore(): Promise<void> {
     return Promise.reject(
-      new UsageError("tester: is only evaluated and cannot take other weights; load the system with them"),
+      new UsageError(
+        "evaluated-only",
+        "tester: is only evaluated and cannot take other weights; load the system with them",
+      ),
     );
   }
 }

@@ -11,6 +11,7 @@ export type Loads<T, Loaded extends readonly unknown[]> = new (...loaded: Loaded
 export function requireLoaded(where: string, model: unknown, instead: string): void {
   if (typeof model === "object" && model !== null) return;
   throw new UsageError(
+    "not-loaded",
     `${where}: needs a model that is loaded, got ${describeValue(model)}; write await ${instead}`,
   );
 }

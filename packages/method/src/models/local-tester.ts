@@ -72,6 +72,7 @@ export class LocalTester extends LocalModel implements Tester {
     const { valueHead, weights } = this;
     if (values && valueHead === null) {
       throw new UsageError(
+        "no-value-head",
         `${this.name}: has no value head, so it provides no values; load the system with valueHead: true`,
       );
     }

@@ -57,6 +57,7 @@ export class LoRAWeights extends TesterWeights {
       const { rank, alpha, targetModules } = saved.configuration;
       if (!fits || values.size !== own.size || alpha !== configuration.alpha) {
         throw new UsageError(
+          "adapter-mismatch",
           `${source}: this run's rank, alpha and target modules must be those of the adapter: set models.lora to ` +
             `{rank: ${rank}, alpha: ${alpha}, targetModules: [${targetModules.join(", ")}]}`,
         );

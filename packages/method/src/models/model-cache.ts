@@ -177,6 +177,7 @@ export class ModelCache {
   async #baseOf(folder: string, base: string, device: Device, tokenizer?: string): Promise<LoadedCausalLM> {
     if ((await baseOf(await this.#find(base, tokenizer === undefined))) !== null) {
       throw new UsageError(
+        "nested-adapter",
         `${join(folder, "adapter_config.json")}: "base_model_name_or_path" must be a whole checkpoint, but ${base} is an ` +
           `adapter itself; merge that one into its base first`,
       );
@@ -201,6 +202,7 @@ export class ModelCache {
     if (adapter !== null) {
       const { rank, alpha, targetModules } = adapter;
       throw new UsageError(
+        "untrainable-adapter",
         `${source as string}: is an adapter, whose base cannot be trained through it; to continue training ` +
           `the adapter, set ` +
           `models.lora to {rank: ${rank}, alpha: ${alpha}, targetModules: [${targetModules.join(", ")}]}`,
@@ -249,6 +251,7 @@ export class ModelCache {
     }
     if (source.model.device !== types.device) {
       throw new UsageError(
+        "device-mismatch",
         `a loaded checkpoint must be on the device of its role (${types.device}), got ${source.model.device}; ` +
           `load it there, or give its folder`,
       );

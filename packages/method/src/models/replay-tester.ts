@@ -43,7 +43,10 @@ export class ReplayTester implements Model {
       const turn = said - this.#said.get(episode)!;
       const probe = this.#attacks[episode - this.#first]?.[turn];
       if (probe === undefined)
-        throw new UsageError(`replay: no attack has turn ${turn + 1} of episode ${episode}`);
+        throw new UsageError(
+          "past-the-replay",
+          `replay: no attack has turn ${turn + 1} of episode ${episode}`,
+        );
       return new Message("tester", probe);
     });
   }

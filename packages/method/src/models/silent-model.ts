@@ -32,6 +32,6 @@ export const silentKind = defineKind({
   schema: z.strictObject({}),
   make: (_, { role, name, key }) => {
     if (role === "target") return new SilentModel(name);
-    throw new UsageError(`${key}: a silent model can be a target only`);
+    throw new UsageError("target-only", `${key}: a silent model can be a target only`);
   },
 });

@@ -49,6 +49,7 @@ export class CosineTerm implements RewardTerm {
   #checkSize(vector: Float32Array | undefined): void {
     if (this.#count === 0 || vector === undefined || vector.length === this.#sum.length) return;
     throw new UsageError(
+      "other-embedder",
       `cosine: the saved history was computed with an embedder of ${this.#sum.length} dimensions, but this one ` +
         `(${this.embedder.name}) has ${vector.length}; resume with the run's original embedder`,
     );
@@ -67,10 +68,11 @@ export class CosineTerm implements RewardTerm {
   setState(state: Json): void {
     const { embedder, count, sum } = (state ?? {}) as { embedder?: unknown; count?: unknown; sum?: unknown };
     if (typeof sum !== "string" || typeof count !== "number") {
-      throw new UsageError("cosine: the state was not returned by getState()");
+      throw new UsageError("invalid-state", "cosine: the state was not returned by getState()");
     }
     if (embedder !== this.embedder.name) {
       throw new UsageError(
+        "other-embedder",
         `cosine: the saved history was computed with the embedder ${String(embedder)}, but this one is ` +
           `${this.embedder.name}; ` +
           `resume with the run's original embedder`,

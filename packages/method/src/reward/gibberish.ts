@@ -45,10 +45,11 @@ export class GibberishTerm implements RewardTerm {
   constructor(given: GibberishOptions = {}) {
     const { scorer, clean, midpoint } = parseOptions("gibberish", codeOptions, given);
     if (scorer === undefined && clean !== undefined) {
-      throw new UsageError(`gibberish: clean ${CLEAN_NEEDS_SCORER}`);
+      throw new UsageError("clean-needs-scorer", `gibberish: clean ${CLEAN_NEEDS_SCORER}`);
     }
     if (scorer !== undefined && clean !== undefined && !scorer.labelNames.includes(clean)) {
       throw new UsageError(
+        "unknown-label",
         `gibberish: clean must be a label of ${scorer.name} (${scorer.labelNames.join(", ") || "it has none"}), got ` +
           describeValue(clean),
       );
@@ -91,7 +92,8 @@ export const gibberishKind = defineKind({
   schema: ({ scorer }) =>
     z.strictObject({ ...shape, scorer: scorer.optional() }).superRefine((chosen, context) => {
       if (chosen.clean === undefined || chosen.scorer !== undefined) return;
-      context.addIssue({ code: "custom", path: ["clean"], message: CLEAN_NEEDS_SCORER });
+      const params = { rule: "clean-needs-scorer" };
+      context.addIssue({ code: "custom", path: ["clean"], message: CLEAN_NEEDS_SCORER, params });
     }),
   make: async ({ scorer, ...chosen }, { makeScorer }) =>
     gibberish({ ...chosen, scorer: scorer && (await makeScorer(scorer)) }),

@@ -96,6 +96,7 @@ export class HarmTerm implements RewardTerm {
     const { of, probes, scale, threshold } = parsed;
     if (of === "probe" && probes !== "any") {
       throw new UsageError(
+        "inapplicable-option",
         `harm: probes: ${probes} is for harm of the response, or of both texts; harm of the probe counts for any probe`,
       );
     }

@@ -88,6 +88,7 @@ class NLLFromStartTerm extends NLLTerm {
     const { free } = (state ?? {}) as { free?: Json };
     if (free !== null && typeof free !== "number") {
       throw new UsageError(
+        "invalid-state",
         "nll: the state must be one that getState() of an nll term with free: start returned",
       );
     }

@@ -73,21 +73,26 @@ export class Reward implements Stateful {
     this.clip = clip;
     requireList("Reward", "terms", terms);
     for (const weighted of terms) parseOptions("Reward: a term", weightedTerm, weighted, TERM_ADVICE);
-    if (terms.length === 0) throw new UsageError("Reward: needs at least one term, got none");
+    if (terms.length === 0) throw new UsageError("empty", "Reward: needs at least one term, got none");
     const names = new Set<string>();
     for (const { term, weight } of terms) {
       if (typeof weight !== "number" || !Number.isFinite(weight)) {
         throw new UsageError(
+          "not-finite",
           `Reward: the weight of ${term.name} must be a finite number, got ${describeValue(weight)}`,
         );
       }
       if (names.has(term.name)) {
-        throw new UsageError(`Reward: each term needs a unique name, got two named "${term.name}"`);
+        throw new UsageError(
+          "duplicate-name",
+          `Reward: each term needs a unique name, got two named "${term.name}"`,
+        );
       }
       names.add(term.name);
       const remembers = term.getState !== undefined;
       if (remembers !== (term.setState !== undefined) || (term.observe !== undefined && !remembers)) {
         throw new UsageError(
+          "incomplete-state-methods",
           `Reward: a term with state needs both getState and setState, or a resumed run would differ; ` +
             `"${term.name}" lacks one`,
         );
@@ -113,6 +118,7 @@ export class Reward implements Stateful {
     const needy = this.terms.find(({ term }) => term.needs.includes("likelihood"));
     if (needy === undefined) return;
     throw new UsageError(
+      "no-likelihood",
       `${where}: the reward's term "${needy.term.name}" needs the likelihood of probes, which this target does not ` +
         `provide; give a model as likelihood (models.likelihood in a configuration), or leave the term out`,
     );
@@ -166,6 +172,7 @@ export class Reward implements Stateful {
     );
     if (have !== need) {
       throw new UsageError(
+        "state-of-other-parts",
         `Reward.setState: the state must be of the terms with state (${need || "none"}), got ${have || "none"}`,
       );
     }

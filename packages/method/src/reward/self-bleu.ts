@@ -70,7 +70,7 @@ export class SelfBLEUTerm implements RewardTerm {
 
   setState(state: Json): void {
     if (!Array.isArray(state) || !state.every((probe) => typeof probe === "string")) {
-      throw new UsageError("self_bleu: the state was not returned by getState()");
+      throw new UsageError("invalid-state", "self_bleu: the state was not returned by getState()");
     }
     this.#references = new BLEUReferences();
     this.#probes = new Set();

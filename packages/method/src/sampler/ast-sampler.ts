@@ -74,7 +74,12 @@ export function checkTreeSize(
   const message =
     `gives, with width ${width}, trees of ${howMany(turns)} turns, but sampler.maxTurns ` +
     `allows ${howMany(maxTurns)}`;
-  context.addIssue({ code: "custom", path: ["depth"], message: `${depth} ${message}` });
+  context.addIssue({
+    code: "custom",
+    path: ["depth"],
+    message: `${depth} ${message}`,
+    params: { rule: "tree-too-large" },
+  });
 }
 
 const options = z.strictObject(treeShape).superRefine(checkTreeSize);
@@ -149,12 +154,14 @@ export class ASTSampler<S = Conversation, A = Message> extends Sampler<S, A> {
     requireList("ASTSampler", "prompts", prompts);
     if (turnsOfTree(width, depth, keep) > maxTurns) {
       throw new UsageError(
+        "tree-too-large",
         `ASTSampler: width ${width} and depth ${depth} give trees of ` +
           `${howMany(turnsOfTree(width, depth, keep))} turns, but ` +
           `maxTurns allows ${howMany(maxTurns)}`,
       );
     }
-    if (prompts.length === 0) throw new UsageError("ASTSampler: needs at least one prompt, got none");
+    if (prompts.length === 0)
+      throw new UsageError("empty", "ASTSampler: needs at least one prompt, got none");
     this.prompts = prompts.map((prompt) => system.stateOf(prompt));
     this.width = width;
     this.depth = depth;
@@ -184,10 +191,11 @@ export class ASTSampler<S = Conversation, A = Message> extends Sampler<S, A> {
       !Number.isInteger(nextEpisode) ||
       nextEpisode < 0
     ) {
-      throw new UsageError("ASTSampler.setState: the state was not returned by getState()");
+      throw new UsageError("invalid-state", "ASTSampler.setState: the state was not returned by getState()");
     }
     if (seed !== this.seed) {
       throw new UsageError(
+        "other-seed",
         `ASTSampler.setState: the state belongs to seed ${JSON.stringify(seed)}, this sampler has seed ${this.seed}`,
       );
     }
@@ -332,7 +340,10 @@ function childrenOf<S, A>(
 
 function checkWhole(what: string, value: number): void {
   if (!Number.isSafeInteger(value)) {
-    throw new UsageError(`ASTSampler: ${what} must be a whole number, got ${String(value)}`);
+    throw new UsageError(
+      "not-an-integer",
+      `ASTSampler: ${what} must be a whole number, got ${String(value)}`,
+    );
   }
 }
 

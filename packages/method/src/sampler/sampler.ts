@@ -156,13 +156,17 @@ export abstract class Sampler<S = Conversation, A = Message> {
   /** The next episode of the sampler's own sequence. */
   nextEpisode(): EpisodeSeed {
     throw new UsageError(
+      "episode-required",
       `${this.constructor.name}: this sampler has no sequence of episodes; specify the episode`,
     );
   }
 
   /** Grows the training trees of these episodes as one batch. */
   protected grow(_starts: readonly EpisodeSeed[]): Promise<Graph<S, A>[]> {
-    throw new UsageError(`${this.constructor.name}: a sampler must implement grow, or rollout`);
+    throw new UsageError(
+      "not-implemented",
+      `${this.constructor.name}: a sampler must implement grow, or rollout`,
+    );
   }
 
   /**
@@ -175,10 +179,13 @@ export abstract class Sampler<S = Conversation, A = Message> {
   ): Promise<Graph<S, A>[]> {
     const name = this.constructor.name;
     if (!overrides(this, Sampler.prototype, "rollout", "rolloutMany", "grow")) {
-      throw new UsageError(`${name}: a sampler must implement growEvaluation, evalRollout or rollout`);
+      throw new UsageError(
+        "not-implemented",
+        `${name}: a sampler must implement growEvaluation, evalRollout or rollout`,
+      );
     }
     const episodes = starts.filter((start) => isEpisodeSeed(start));
-    if (episodes.length < starts.length) throw new UsageError(`${name}: ${EPISODES_ONLY}`);
+    if (episodes.length < starts.length) throw new UsageError("episodes-only", `${name}: ${EPISODES_ONLY}`);
     const isAlone = overrides(this, Sampler.prototype, "rollout");
     const graphs = isAlone ? await this.#oneByOne(episodes, "evaluate") : await this.rolloutMany(episodes);
     for (const graph of graphs) keepFirstPath(graph);

@@ -236,10 +236,10 @@ export function checkScore(
 }
 
 /** Schema of an option that takes a scorer. */
-export const scorerOption = z.custom<Scorer>(
-  (value) => hasMethods(value, ["score", "scoreAndValidate"]),
-  "must be a Scorer (extend the class Scorer)",
-);
+export const scorerOption = z.custom<Scorer>((value) => hasMethods(value, ["score", "scoreAndValidate"]), {
+  error: "must be a Scorer (extend the class Scorer)",
+  params: { rule: "invalid-type" },
+});
 
 const wait = (milliseconds: number) => new Promise<void>((resolve) => setTimeout(resolve, milliseconds));
 
@@ -249,6 +249,7 @@ export class NoScorer extends Scorer {
 
   override score(): Promise<ScoreOutcome[]> {
     throw new UsageError(
+      "scorer-required",
       "scorer: none gives no scores, but a reward term or an evaluation requires one; choose a scorer, or a reward " +
         "without one",
     );

@@ -117,7 +117,7 @@ export class ASTSystem extends System {
   /** A key with new draws for the same node: its n-th further attempt, for overrides that sample several candidates. */
   redraw(key: NodeKey, n: number): NodeKey {
     if (!Number.isSafeInteger(n) || n < 0) {
-      throw new UsageError(`ASTSystem.redraw: n must be a whole number of at least 0, got ${String(n)}`);
+      throw new UsageError("out-of-range", `ASTSystem.redraw: n must be a whole number ≥ 0, got ${n}`);
     }
     return { ...key, draw: n };
   }
@@ -366,6 +366,7 @@ export class ASTSystem extends System {
   ): Promise<TokenTable> {
     if (model.logprobs === undefined) {
       throw new UsageError(
+        "no-likelihood",
         `${this.constructor.name}: ${model.name} cannot compute likelihoods; give a model in the role likelihood`,
       );
     }

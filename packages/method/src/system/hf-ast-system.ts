@@ -82,12 +82,14 @@ export class HFASTSystem extends ASTSystem {
     );
     if (isModel(options.tester)) {
       throw new UsageError(
+        "not-a-checkpoint",
         `${this.name}.load: tester must be a checkpoint, since its weights are trained, got the model ${options.tester.name}`,
       );
     }
     const { gradientCheckpointing = false, valueHead = false, testerDevice, device = "cpu" } = options;
     if (gradientCheckpointing && (testerDevice ?? device) !== "cpu") {
       throw new UsageError(
+        "cpu-only",
         `HFASTSystem: gradientCheckpointing works on the device "cpu" only, got "${testerDevice ?? device}"; switch it off, ` +
           `or train an adapter (lora), which also needs less memory`,
       );
@@ -137,6 +139,7 @@ async function trainedWeights(
   }
   if (updateDtype !== "auto" && updateDtype !== shelf.dtype) {
     throw new UsageError(
+      "dtype-mismatch",
       `HFASTSystem: an adapter's updates go through frozen weights, in their type (${shelf.dtype}), but updateDtype is ` +
         `${updateDtype}; leave it out, or set inferenceDtype to it`,
     );

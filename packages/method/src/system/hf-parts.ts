@@ -108,7 +108,10 @@ export function checkHFOptions<T extends HFSystemOptions>(
 ): void {
   const example = `write { ${needed.join(", ")} }, in which tester and target are checkpoints`;
   if (typeof given !== "object" || given === null) {
-    throw new UsageError(`${where}.load: takes one object, got ${describeValue(given)}; ${example}`);
+    throw new UsageError(
+      "options-not-an-object",
+      `${where}.load: takes one object, got ${describeValue(given)}; ${example}`,
+    );
   }
   const names = [...OPTIONS, ...more].map((name) => [name, z.any().optional()] as const);
   const schema = z.strictObject({ ...Object.fromEntries(names), ...systemOptions.shape });
@@ -120,7 +123,7 @@ export function checkHFOptions<T extends HFSystemOptions>(
   });
   for (const name of needed) {
     if (given[name] !== undefined && given[name] !== null) continue;
-    throw new UsageError(`${where}.load: ${name} is missing; ${example}`);
+    throw new UsageError("missing-key", `${where}.load: ${name} is missing; ${example}`);
   }
 }
 
@@ -159,6 +162,7 @@ export async function loadHFSystem<S>(
     const role = name.startsWith("tester") ? "tester" : "target";
     if (sources[role].length > 0 || given[name] === undefined) continue;
     throw new UsageError(
+      "inapplicable-option",
       `${System.name}.load: ${name} is for checkpoints, but every ${role} is a model of another kind; leave it out`,
     );
   }
@@ -220,6 +224,7 @@ export function requireModels(where: string, parts: unknown): void {
   if (hasMethods(tester, ["generate"]) && hasMethods(target, ["generate"])) return;
   const given = typeof parts === "object" && parts !== null ? missing : parts;
   throw new UsageError(
+    "not-loaded",
     `${where}: needs models that are loaded, got ${describeValue(given)}; write ` +
       `await ${where}.load({ tester, target, scorer })`,
   );

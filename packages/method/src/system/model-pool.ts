@@ -21,11 +21,14 @@ export class ModelPool implements Model {
     readonly choose: (key: NodeKey) => number,
   ) {
     const [first] = members;
-    if (first === undefined) throw new UsageError("ModelPool: needs at least one member, got none");
+    if (first === undefined) throw new UsageError("empty", "ModelPool: needs at least one member, got none");
     const names = members.map(({ name }) => name);
     const twice = names.find((name, at) => names.indexOf(name) !== at);
     if (twice !== undefined) {
-      throw new UsageError(`ModelPool: graphs name the members, but two are named "${twice}"; rename one`);
+      throw new UsageError(
+        "duplicate-name",
+        `ModelPool: graphs name the members, but two are named "${twice}"; rename one`,
+      );
     }
     this.name = first.name;
     this.role = first.role;
@@ -64,7 +67,8 @@ export class ModelPool implements Model {
     keys: readonly NodeKey[] = conversations.map((_, node) => ({ seed: 0, episode: 0, node })),
   ): Promise<(readonly number[])[]> {
     return this.#each(keys, (member, pick) => {
-      if (member.logprobs === undefined) throw new UsageError(`${member.name}: cannot compute likelihoods`);
+      if (member.logprobs === undefined)
+        throw new UsageError("no-likelihood", `${member.name}: cannot compute likelihoods`);
       return member.logprobs(pick(conversations), pick(messages));
     });
   }

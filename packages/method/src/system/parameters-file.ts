@@ -26,6 +26,7 @@ export function loadParameters(given: Iterable<Tensor>, folder: string): void {
       const file = openSafetensors(path);
       if (file.tensors.size !== parameters.length) {
         throw new UsageError(
+          "tensor-count-mismatch",
           `${path}: must hold the system's ${parameters.length} parameters, got ${file.tensors.size} tensors`,
         );
       }
@@ -35,7 +36,7 @@ export function loadParameters(given: Iterable<Tensor>, folder: string): void {
           ({ dtype, shape }) => `${dtype} [${shape.join(", ")}]`,
         );
         if (given !== needed)
-          throw new UsageError(`${path}: tensor ${index} must be ${needed}, got ${given}`);
+          throw new UsageError("tensor-mismatch", `${path}: tensor ${index} must be ${needed}, got ${given}`);
         return tensor;
       });
       for (const [index, parameter] of parameters.entries()) parameter.copy_(stored[index]!);

@@ -11,7 +11,10 @@ export function requireNeeds<S, A>(system: System<S, A>, needs: readonly SystemN
   for (const need of needs) {
     const reason = system.missingCapability(need);
     if (reason !== null)
-      throw new UsageError(`${who} needs ${NEEDED[need]}, but ${system.constructor.name} ${reason}`);
+      throw new UsageError(
+        `no-${need}`,
+        `${who} needs ${NEEDED[need]}, but ${system.constructor.name} ${reason}`,
+      );
   }
 }
 

@@ -13,6 +13,7 @@ export function checkTokenizers(
   for (const other of otherTesters) {
     if (tester !== undefined && tester.tokens === other.tokens) continue;
     throw new UsageError(
+      "other-tokenizer",
       `${where}: ${other.name} must have the tester's tokenizer, since the tester learns from the tokens that ` +
         `it generates; ` +
         "choose another checkpoint of the tester's family",
@@ -23,6 +24,7 @@ export function checkTokenizers(
 /** Error for a baseline whose tokenizer differs from the tester's. @param where begins the message */
 export function foreignBaseline(where: string): UsageError {
   return new UsageError(
+    "other-tokenizer",
     `${where}: the baseline must have the tester's tokenizer, since both score the same tokens; ` +
       "choose the tester's initial checkpoint or another of its family",
   );
@@ -44,18 +46,21 @@ export function requirePart<Name extends keyof SystemParts>(
   const part = system.parts[name];
   if (part === undefined) {
     throw new UsageError(
+      "missing-part",
       `${where}: this system has no ${name}; give one in its parts, or override ${method}`,
     );
   }
   const state = contexts.find((context) => !(context instanceof Conversation));
   if (state !== undefined) {
     throw new UsageError(
+      "not-a-conversation",
       `${where}: takes Conversations, got ${describeValue(state)}; make one with Conversation.of(text)`,
     );
   }
   const text = messages.find((message) => !(message instanceof Message));
   if (text !== undefined) {
     throw new UsageError(
+      "not-a-message",
       `${where}: takes Messages, got ${describeValue(text)}; make one with new Message("tester", text)`,
     );
   }

@@ -89,6 +89,7 @@ export class Harness<S = Conversation, A = Message, Step = unknown, Batch = unkn
     const credit = (options.credit as Credit<S, A> | undefined) ?? rewardCredit;
     if (algorithm.system !== sampler.system) {
       throw new UsageError(
+        "separate-systems",
         "Harness: the sampler and the algorithm must share one system, got two different ones",
       );
     }
@@ -237,7 +238,10 @@ export class Harness<S = Conversation, A = Message, Step = unknown, Batch = unkn
   /** @throws UsageError for state from another seed, or that the algorithm or the system does not accept */
   setState({ seed, nextEpisode, nextExperience, algorithm, system }: HarnessState): void {
     if (seed !== this.seed) {
-      throw new UsageError(`Harness: the state belongs to seed ${seed}, this run has seed ${this.seed}`);
+      throw new UsageError(
+        "other-seed",
+        `Harness: the state belongs to seed ${seed}, this run has seed ${this.seed}`,
+      );
     }
     const { nextEpisode: episode, nextExperience: experience } = parseOptions("training", counters, {
       nextEpisode,
@@ -254,7 +258,10 @@ const counters = z.strictObject({ nextEpisode: z.int().min(0), nextExperience: z
 
 function checkSeed(seed: unknown): number {
   if (Number.isSafeInteger(seed)) return seed as number;
-  throw new UsageError(`Harness.experience: the seed must be a whole number, got ${describeValue(seed)}`);
+  throw new UsageError(
+    "not-an-integer",
+    `Harness.experience: the seed must be a whole number, got ${describeValue(seed)}`,
+  );
 }
 
 /** Throws unless `Algorithm.step` returned a loss and logs. */

@@ -94,11 +94,12 @@ export class HFASTTrainer<S = Conversation, A = Message, Step = unknown, Batch =
     this.#settings = settings ?? trainingSettings(configuration);
     this.runDirectory = runDirectory === null ? null : new RunDirectory(runDirectory);
     if (resume && this.runDirectory === null) {
-      throw new UsageError("training: resume requires the run directory of the run");
+      throw new UsageError("requires-option", "training: resume requires the run directory of the run");
     }
     const metric = configuration.earlyStopping?.metric;
     if (metric?.startsWith("evaluation/") && (evaluator === undefined || configuration.evaluateEvery === 0)) {
       throw new UsageError(
+        "metric-not-measured",
         `training: earlyStopping.metric ${metric} is measured by evaluations, which are disabled; set ` +
           `evaluateEvery, or ` +
           "choose a metric of training steps",
@@ -148,7 +149,8 @@ export class HFASTTrainer<S = Conversation, A = Message, Step = unknown, Batch =
     const writes = distributed.rank() === 0;
     if (writes) this.#warnOfLoss();
     if (writes && directory !== null) {
-      if (resume && !existsSync(directory.path)) throw new UsageError(noCheckpoint(directory.path));
+      if (resume && !existsSync(directory.path))
+        throw new UsageError("no-checkpoint", noCheckpoint(directory.path));
       directory.open({ resume, lock: lock?.(), onTakeover: (line) => this.logger.warn(line) });
     }
     try {
@@ -182,12 +184,13 @@ export class HFASTTrainer<S = Conversation, A = Message, Step = unknown, Batch =
 
   async #resume(directory: RunDirectory): Promise<void> {
     // Do not start over in a folder that may hold days of metrics.
-    if (!directory.hasCheckpoint("last")) throw new UsageError(noCheckpoint(directory.path));
+    if (!directory.hasCheckpoint("last")) throw new UsageError("no-checkpoint", noCheckpoint(directory.path));
     await this.#checkpoints!.restore();
     const steps = await distributed.allGatherObject(this.step);
     const other = steps.findIndex((step) => step !== steps[0]);
     if (other >= 0) {
       throw new UsageError(
+        "ranks-disagree",
         `${directory.path}: rank ${other} has a checkpoint of step ${steps[other]}, but rank 0 has one of ` +
           `step ${steps[0]}; the run ` +
           "folder must be on a file system that all machines share",

@@ -23,11 +23,13 @@ export function configuredOptimizer(
     for (const parameter of own) {
       if (!parameters.includes(parameter)) {
         throw new UsageError(
+          "unknown-parameter",
           `training: the group "${name}" of learning rates names a tensor that is not one of the system's parameters`,
         );
       }
       if (groupOf.has(parameter)) {
         throw new UsageError(
+          "duplicate-parameter",
           `training: two groups of learning rates name the same parameter; the second is "${name}"`,
         );
       }
@@ -52,12 +54,14 @@ export function checkOptimizer({ name, groups }: Optimizer, wanted: readonly Lea
     Number.isFinite((group as { learningRate?: unknown } | null)?.learningRate);
   if (!Array.isArray(groups) || groups.length === 0 || !groups.every(isGroup)) {
     throw new UsageError(
+      "optimizer-without-groups",
       `training: optimizer must have groups, each with its learningRate, which the schedule scales; ${name} has ` +
         "none (OptimizerBase has them)",
     );
   }
   if (wanted.length === 0) return;
   throw new UsageError(
+    "conflicting-groups",
     `training: the algorithm sets a separate learning rate for ` +
       `${wanted.map((group) => group.name).join(", ")}, but a custom ` +
       "optimizer has its own groups; leave one of them out, or override makeOptimizer, which receives both",

@@ -26,16 +26,16 @@ export const TRAINER_ADVICE = {
 const callback = objectOption<TrainingCallback<never, never>>(
   "must be a callback (an object with a name and methods such as onStep)",
 )
-  .refine(
-    (value) => typeof value.name === "string" && value.name !== "",
-    "must be a callback, which has a name (an object with a name and methods such as onStep)",
-  )
+  .refine((value) => typeof value.name === "string" && value.name !== "", {
+    error: "must be a callback, which has a name (an object with a name and methods such as onStep)",
+    params: { rule: "unnamed" },
+  })
   .superRefine((value, context) => {
     const hooks = value as unknown as Record<string, unknown>;
     for (const hook of HOOKS) {
       if (hooks[hook] === undefined || typeof hooks[hook] === "function") continue;
       const message = `must be a function, got ${describeValue(hooks[hook])}`;
-      context.addIssue({ code: "custom", path: [hook], message });
+      context.addIssue({ code: "custom", path: [hook], message, params: { rule: "invalid-type" } });
     }
     for (const key of Object.keys(hooks)) {
       const near = /^on/iu.test(key) && !HOOKS.includes(key as Hook) ? closest(key, HOOKS) : null;
@@ -43,6 +43,7 @@ const callback = objectOption<TrainingCallback<never, never>>(
       context.addIssue({
         code: "custom",
         message: `has ${key}, which is never called; did you mean ${near}?`,
+        params: { rule: "unknown-hook" },
       });
     }
   });
@@ -84,7 +85,12 @@ export const trainerOptions = z.strictObject({
   /** Clock for the times in the metrics, in milliseconds. Default: the process's monotonic clock. */
   clock: functionOption<() => number>().optional(),
   /** Aborting it ends training cleanly after the current step. */
-  signal: z.custom<AbortSignal>((value) => value instanceof AbortSignal, "must be an AbortSignal").optional(),
+  signal: z
+    .custom<AbortSignal>((value) => value instanceof AbortSignal, {
+      error: "must be an AbortSignal",
+      params: { rule: "invalid-type" },
+    })
+    .optional(),
 });
 
 /** Options whose types depend on those of states and probes, which a schema cannot express. */

@@ -78,6 +78,7 @@ export class TrainingConfiguration {
     const { betas, optimizer } = this;
     if (betas !== undefined && optimizer !== "adam" && optimizer !== "adamw") {
       throw new UsageError(
+        "inapplicable-option",
         `training: betas are options of adam and adamw, not of ${optimizer}; leave them out`,
       );
     }
@@ -92,6 +93,7 @@ export function requireConfiguration(
   if (configuration instanceof Class) return;
   const article = /^(HF|[AEIOU])/u.test(Class.name) ? "an" : "a";
   throw new UsageError(
+    "wrong-class",
     `training: the configuration must be ${article} ${Class.name}, got ${describeValue(configuration)}; write ` +
       `new ${Class.name}({ … })`,
   );

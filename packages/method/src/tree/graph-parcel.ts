@@ -46,6 +46,7 @@ const FIELDS = {
     const { from, text, sampled, note } = message;
     if (message.constructor !== Message && message.constructor !== NotedMessage) {
       throw new UsageError(
+        "not-transferable",
         `distributed: a message of the class ${message.constructor.name} cannot be sent between processes; use Message`,
       );
     }
@@ -67,6 +68,7 @@ export function packGraphs<S, A>(graphs: readonly Graph<S, A>[]): Parcel[] {
     if (value instanceof Message) return { kind: "message", content: FIELDS.message(value, pack) };
     if (typeof value === "object" && value !== null && !isPlain(value)) {
       throw new UsageError(
+        "not-transferable",
         `distributed: a state or message of the class ${value.constructor.name} cannot be sent between ` +
           `processes; use plain ` +
           "data (objects, arrays, typed arrays, Maps), or train in one process",
@@ -116,6 +118,7 @@ export function unpackGraphs<S, A>(
         } as NodeFields<S, A>);
         if (node.constructor.name !== className) {
           throw new UsageError(
+            "node-class-mismatch",
             `distributed: a node of the class ${className} came from another process, but this sampler creates ` +
               `${node.constructor.name}; give the sampler createNode, or override nodeFrom`,
           );

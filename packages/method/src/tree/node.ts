@@ -181,6 +181,7 @@ export function checkJudged<S, A>(where: string, nodes: Iterable<Node<S, A>>): v
     ] as const) {
       if (now === then || jsonOf(now) === jsonOf<unknown>(then)) continue;
       throw new UsageError(
+        "changed-after-judging",
         `${where}: the ${name} ${describeValue(jsonOf(now))} of a node was ${describeValue(jsonOf(then))} when it was judged; ` +
           `change it where it is generated (rolloutPromptWithTester, rolloutPromptWithTarget), or give the ` +
           `node the reward and ` +

@@ -23,6 +23,7 @@ export function refuseTwins(object: object, one: string, many: string, both: str
   });
   if (!overridden) return;
   throw new UsageError(
+    "conflicting-overrides",
     `${object.constructor.name}: overrides both ${one} and ${many}, but only one of them is used; override ${both}, ` +
       `on which both are based, or one of the two`,
   );

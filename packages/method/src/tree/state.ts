@@ -17,6 +17,7 @@ export class Stateless implements Stateful {
   setState(state: Json): void {
     if (state === null) return;
     throw new UsageError(
+      "no-state",
       `${this.constructor.name}.setState: it has no state, but was given the state of one that has`,
     );
   }

@@ -18,15 +18,19 @@ export class TokenTable {
   ) {
     if (!(values instanceof Tensor) || values.ndim !== 2) {
       const got = values instanceof Tensor ? `shape [${values.shape.join(", ")}]` : describeValue(values);
-      throw new UsageError(`TokenTable: values must be a tensor [B, T], got ${got}`);
+      throw new UsageError("shape-mismatch", `TokenTable: values must be a tensor [B, T], got ${got}`);
     }
     const [rows, columns] = values.shape as [number, number];
     if (lengths.length !== rows) {
-      throw new UsageError(`TokenTable: needs a length for each of ${rows} rows, got ${lengths.length}`);
+      throw new UsageError(
+        "length-mismatch",
+        `TokenTable: needs a length for each of ${rows} rows, got ${lengths.length}`,
+      );
     }
     for (const [row, length] of lengths.entries()) {
       if (Number.isInteger(length) && length >= 0 && length <= columns) continue;
       throw new UsageError(
+        "out-of-range",
         `TokenTable: a length must be a whole number from 0 to ${columns}, got ${describeValue(length)} for row ${row}`,
       );
     }

@@ -158,11 +158,11 @@ const SEEN: { [K in keyof Kinds]: Record<string, Override> } = {
     nextEpisode: () => ({ seed: 77, episode: 7 }),
     finalReward: () => 42,
     observe: () => {
-      throw new UsageError("told of graphs");
+      throw new UsageError("out-of-range", "told of graphs");
     },
     getState: (base) => ({ ...(base() as object), mine: 1 }),
     setState: () => {
-      throw new UsageError("given a state");
+      throw new UsageError("out-of-range", "given a state");
     },
     startsFromPrompts: () => false,
     nodeFrom: (base, args) => base(...args),
@@ -191,7 +191,7 @@ const SEEN: { [K in keyof Kinds]: Record<string, Override> } = {
   },
   Harness: {
     experience: () => {
-      throw new UsageError("asked for an experience");
+      throw new UsageError("out-of-range", "asked for an experience");
     },
     collect: async (base, args) => {
       const graphs = (await base(...args)) as Graph[];
@@ -205,27 +205,27 @@ const SEEN: { [K in keyof Kinds]: Record<string, Override> } = {
     step: async (base, args) => ({ ...((await base(...args)) as object), logs: { mine: 1 } }),
     getState: (base) => ({ ...(base() as object), nextEpisode: 100 }),
     setState: () => {
-      throw new UsageError("given a state");
+      throw new UsageError("out-of-range", "given a state");
     },
   },
   Trainer: {
     train: () => Promise.resolve(),
     stop: () => {},
     dispose: () => {
-      throw new UsageError("disposed of");
+      throw new UsageError("out-of-range", "disposed of");
     },
     makeHarness: () => {
-      throw new UsageError("asked for a harness");
+      throw new UsageError("out-of-range", "asked for a harness");
     },
     makeOptimizer: () => {
-      throw new UsageError("asked for an optimizer");
+      throw new UsageError("out-of-range", "asked for an optimizer");
     },
     runStep: () => {
-      throw new UsageError("asked for a step");
+      throw new UsageError("out-of-range", "asked for a step");
     },
     trainStep: async (base, args) => ({ ...((await base(...args)) as object), mine: 1 }),
     collect: () => {
-      throw new UsageError("asked to collect");
+      throw new UsageError("out-of-range", "asked to collect");
     },
     metrics: (base, args) => ({ ...(base(...args) as object), mine: 1 }),
     report: () => {},
@@ -236,7 +236,7 @@ const SEEN: { [K in keyof Kinds]: Record<string, Override> } = {
     skipUpdate: () => Promise.resolve(),
     getState: (base) => ({ ...(base() as object), step: 42 }),
     setState: () => {
-      throw new UsageError("given a state");
+      throw new UsageError("out-of-range", "given a state");
     },
     step: () => 42,
     control: (base) => ({ ...(base() as object), step: 42 }),
@@ -251,7 +251,7 @@ const SEEN: { [K in keyof Kinds]: Record<string, Override> } = {
     scoreExchanges: (_, [items]) => Promise.resolve((items as unknown[]).map(() => ({ score: 1 }))),
     scoreAndValidate: (_, [items]) => Promise.resolve((items as unknown[]).map(() => ({ score: 1 }))),
     dispose: () => {
-      throw new UsageError("disposed of");
+      throw new UsageError("out-of-range", "disposed of");
     },
     keepsRoles: () => true,
     keepsContext: () => true,

@@ -87,7 +87,9 @@ describe("ASTSampler", () => {
       broken = false;
       override rolloutPromptWithTester(...args: Parameters<ToySystem["rolloutPromptWithTester"]>) {
         events.push("say");
-        return this.broken ? Promise.reject(new UsageError("stop")) : super.rolloutPromptWithTester(...args);
+        return this.broken
+          ? Promise.reject(new UsageError("out-of-range", "stop"))
+          : super.rolloutPromptWithTester(...args);
       }
       override release(): void {
         events.push("release");

@@ -177,7 +177,7 @@ describe("ASTSystem", () => {
   it("lets wrong usage and broken contracts stop the run instead of recording them", async () => {
     class Wrong extends ToySystem {
       override rolloutPromptWithTarget(): Promise<string[]> {
-        return Promise.reject(new UsageError("no such checkpoint"));
+        return Promise.reject(new UsageError("folder-not-found", "no such checkpoint"));
       }
     }
     await expect(growLevel(new Wrong(keywords()), requests(["a"]))).rejects.toThrow("no such checkpoint");

@@ -405,7 +405,7 @@ describe("HFASTSystem weights", () => {
   it("frees the caches when scoring stops the run", async () => {
     class Broken extends KeywordScorer {
       override scoreAndValidate(): Promise<never> {
-        return Promise.reject(new UsageError("stop"));
+        return Promise.reject(new UsageError("out-of-range", "stop"));
       }
     }
     const system = await load({ scorer: new Broken([{ term: "a" }]) });

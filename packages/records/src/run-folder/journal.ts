@@ -94,17 +94,20 @@ export class Journal {
     const size = this.bytes;
     if (size < bytes) {
       throw new UsageError(
+        "truncated-file",
         `${this.path}: must have at least the ${bytes} bytes that the checkpoint recorded, got ${size}; ` +
           `restore the file, or start a new run from the checkpoint's weights`,
       );
     }
     if (bytes > 0 && this.#byteAt(bytes - 1) !== 0x0a) {
       throw new UsageError(
+        "changed-since-checkpoint",
         `${this.path}: was changed since the checkpoint, since no line ends at byte ${bytes}; restore the file`,
       );
     }
     if (sha256 !== undefined && this.#hashOf(bytes).digest("hex") !== sha256) {
       throw new UsageError(
+        "changed-since-checkpoint",
         `${this.path}: was changed since the checkpoint: its first ${bytes} bytes are not what the run wrote; restore the file, ` +
           "or start a new run from the checkpoint's weights",
       );

@@ -14,6 +14,7 @@ export function readResumableState(folder: string, settings: RunSettings): Compl
   const changes = settings.changes(state.run);
   if (changes.length === 0) return state;
   throw new UsageError(
+    "changed-settings",
     `${folder}: a run must be resumed with its original settings, but ${changes.join("; ")}; restore them, or ` +
       `start a ` +
       `new run from these weights`,
@@ -27,7 +28,7 @@ export function readResumableState(folder: string, settings: RunSettings): Compl
  */
 export function checkResumable(runDirectory: string, settings: RunSettings): void {
   const folder = join(runDirectory, "checkpoints", "last");
-  if (!existsSync(folder)) throw new UsageError(noCheckpoint(runDirectory));
+  if (!existsSync(folder)) throw new UsageError("no-checkpoint", noCheckpoint(runDirectory));
   readResumableState(folder, settings);
 }
 

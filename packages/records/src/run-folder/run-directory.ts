@@ -74,6 +74,7 @@ export class RunDirectory {
     explainDiskErrors(this.path, () => {
       if (!resume && JOURNALS.some((name) => this[name].bytes > 0)) {
         throw new UsageError(
+          "folder-of-another-run",
           `${this.path}: contains the metrics of another run; resume that run, or choose another folder`,
         );
       }

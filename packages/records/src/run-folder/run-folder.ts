@@ -49,9 +49,11 @@ function lockFor(folder: string, options: RunLockOptions, prepare: () => void): 
 export function checkNewRunFolder(folder: string): void {
   const stats = statSync(folder, { throwIfNoEntry: false });
   if (stats === undefined) return;
-  if (!stats.isDirectory()) throw new UsageError(`${folder}: must be a folder, but it is a file`);
+  if (!stats.isDirectory())
+    throw new UsageError("not-a-folder", `${folder}: must be a folder, but it is a file`);
   if (tookNoStep(folder)) return;
   throw new UsageError(
+    "folder-occupied",
     `${folder}: already contains files; choose another --run-dir, or resume its run with --resume`,
   );
 }
@@ -91,6 +93,6 @@ function tookNoStep(folder: string): boolean {
  */
 export function takeRunFolder(folder: string, options: RunLockOptions = {}): RunLock {
   // A mistyped name may point to any folder: write nothing there.
-  if (!existsSync(join(folder, "checkpoints"))) throw new UsageError(noCheckpoint(folder));
+  if (!existsSync(join(folder, "checkpoints"))) throw new UsageError("no-checkpoint", noCheckpoint(folder));
   return lockFor(folder, options, () => explainDiskErrors(folder, () => recoverRunFolder(folder)));
 }

@@ -99,7 +99,7 @@ export class RunLock {
       const holder = parse(found);
       const life = holder === null ? null : lifeOf(holder, path);
       if (holder === null ? isYoung(path) : life!.isAlive)
-        throw new UsageError(refusal(folder, holder, life));
+        throw new UsageError("lock-held", refusal(folder, holder, life));
       if (!removeStale(path, found)) continue;
       if (holder !== null) {
         onTakeover?.(`${folder}: taking over the lock of process ${holder.pid} ${life!.words}`);
@@ -138,6 +138,7 @@ export class RunLock {
           ? "was moved away, or its run.lock was deleted"
           : "was taken over by another process";
     throw new UsageError(
+      "folder-moved",
       `${this.#folder}: ${what}, while this run was using it; stopped before writing anything elsewhere. ` +
         `Resume from its last checkpoint with --resume and --run-dir ${moved ?? "of the folder"}`,
     );
@@ -297,7 +298,10 @@ function requireFile(path: string): void {
   const stats = explainDiskErrors(path, () => lstatSync(path, { throwIfNoEntry: false }));
   if (stats === undefined || stats.isFile()) return;
   const kind = stats.isSymbolicLink() ? "a link" : stats.isDirectory() ? "a folder" : "a pipe or a device";
-  throw new UsageError(`${path}: must be a file that a run has written, got ${kind}; delete it`);
+  throw new UsageError(
+    "not-a-file",
+    `${path}: must be a file that a run has written, got ${kind}; delete it`,
+  );
 }
 
 function isYoung(path: string): boolean {

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { UsageError, type Json } from "@astra-rl/base";
+import { ruleOfIssue, UsageError, type Json } from "@astra-rl/base";
 import { z } from "zod";
 
 /** The version of `state/` that this release writes and reads. */
@@ -69,15 +69,18 @@ export function readState(folder: string): CompleteState {
   try {
     value = JSON.parse(readFileSync(path, "utf8"));
   } catch (cause) {
-    const rule =
-      (cause as NodeJS.ErrnoException).code === "ENOENT"
-        ? "there is no such file, so this checkpoint cannot be resumed, only loaded"
-        : "cannot be read as JSON";
-    throw new UsageError(`${path}: ${rule}`, { cause });
+    throw (cause as NodeJS.ErrnoException).code === "ENOENT"
+      ? new UsageError(
+          "file-not-found",
+          `${path}: there is no such file, so this checkpoint cannot be resumed, only loaded`,
+          { cause },
+        )
+      : new UsageError("not-json", `${path}: cannot be read as JSON`, { cause });
   }
   const version = (value as { version?: unknown } | null)?.version;
   if (typeof version === "number" && version !== STATE_VERSION) {
     throw new UsageError(
+      "unsupported-version",
       `${path}: has version ${version} but this release resumes only version ${STATE_VERSION}; its weights can be ` +
         `loaded, as the tester of a new run`,
     );
@@ -85,7 +88,11 @@ export function readState(folder: string): CompleteState {
   const result = savedStateSchema.safeParse(value);
   if (result.success) return result.data;
   const issue = result.error.issues[0]!;
-  throw new UsageError(`${path}: ${issue.path.map(String).join(".")}: ${issue.message}`, {
-    cause: result.error,
-  });
+  throw new UsageError(
+    ruleOfIssue(issue, value),
+    `${path}: ${issue.path.map(String).join(".")}: ${issue.message}`,
+    {
+      cause: result.error,
+    },
+  );
 }

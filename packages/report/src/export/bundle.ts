@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { UsageError } from "@astra-rl/base";
+import { ruleOfIssue, UsageError } from "@astra-rl/base";
 import type { Attack, ChatMessage } from "./attacks.js";
 
 const message = z.object({ role: z.enum(["system", "user", "assistant"]), content: z.string() });
@@ -48,12 +48,15 @@ export function parseReplayBundle(text: string, where: string): ReplayBundle {
   try {
     value = JSON.parse(text);
   } catch (cause) {
-    throw new UsageError(`${where}: is not JSON; make it with astra-rl export --format replay`, { cause });
+    throw new UsageError("not-json", `${where}: is not JSON; make it with astra-rl export --format replay`, {
+      cause,
+    });
   }
   const result = bundleSchema.safeParse(value);
   if (result.success) return result.data;
-  const { path, message: rule } = result.error.issues[0]!;
+  const issue = result.error.issues[0]!;
   throw new UsageError(
-    `${where}: ${path.join(".") || "the file"}: ${rule}; make it with astra-rl export --format replay`,
+    ruleOfIssue(issue, value),
+    `${where}: ${issue.path.join(".") || "the file"}: ${issue.message}; make it with astra-rl export --format replay`,
   );
 }

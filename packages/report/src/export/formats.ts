@@ -317,11 +317,12 @@ export function exportAttacks(
   source: ExportSource,
 ): Exported {
   if (attacks.length === 0) {
-    throw new UsageError("export: no attack was found; --all exports every conversation");
+    throw new UsageError("no-attacks", "export: no attack was found; --all exports every conversation");
   }
   const exported = EXPORT_FORMATS[name].write(formed(attacks), source);
   if (exported.leftOut < attacks.length) return exported;
   throw new UsageError(
+    "nothing-fits-format",
     `export: none of ${attacks.length} conversations fits ${name}, which has ${EXPORT_FORMATS[name].description}`,
   );
 }

@@ -109,6 +109,7 @@ export function transferTable(evaluations: readonly LabelledEvaluation[]): Table
     if (found.length > 1) {
       const labels = found.map(({ label }) => label).join(" and ");
       throw new UsageError(
+        "duplicate-pair",
         `compare: ${labels} have the same tester and target; --transfer accepts one evaluation per pair`,
       );
     }

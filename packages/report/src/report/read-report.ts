@@ -49,7 +49,8 @@ export function readReport(paths: readonly string[], options: ReadReportOptions 
   const evaluations: ReportEvaluation[] = [];
   const folders = paths.filter((path) => statSync(path, { throwIfNoEntry: false })?.isDirectory());
   for (const path of paths) {
-    if (!existsSync(path)) throw new UsageError(`${path}: there is no such run folder or evaluation file`);
+    if (!existsSync(path))
+      throw new UsageError("file-not-found", `${path}: there is no such run folder or evaluation file`);
     if (!folders.includes(path)) {
       evaluations.push(evaluationOf(path, basename(path, extname(path))));
       continue;
@@ -75,6 +76,7 @@ function readRun(folder: string, options: ReadReportOptions): ReportRun {
   const known = ["metrics.jsonl", "config.resolved.yaml", "run.json", ...EVALUATION_FILES];
   if (!known.some(has)) {
     throw new UsageError(
+      "not-a-run-folder",
       `${folder}: contains no run (none of ${known.join(", ")}); give the --run-dir of a train or demo command`,
     );
   }
@@ -101,7 +103,7 @@ const MOST_BYTES = 1 << 28;
 function readWhole(path: string): string {
   const { size } = statSync(path);
   if (size <= MOST_BYTES) return readFileSync(path, "utf8");
-  throw new UsageError(`${path}: must have at most ${MOST_BYTES >> 20} MiB, got ${size >> 20}`);
+  throw new UsageError("too-large", `${path}: must have at most ${MOST_BYTES >> 20} MiB, got ${size >> 20}`);
 }
 
 function readYaml(path: string): Record<string, unknown> | null {
@@ -110,7 +112,7 @@ function readYaml(path: string): Record<string, unknown> | null {
     const value: unknown = parse(text);
     return typeof value === "object" && value !== null ? (value as Record<string, unknown>) : null;
   } catch (cause) {
-    throw new UsageError(`${path}: is not YAML`, { cause });
+    throw new UsageError("not-yaml", `${path}: is not YAML`, { cause });
   }
 }
 
@@ -257,6 +259,7 @@ export function* linesOf(path: string): Generator<{ text: string; where: string 
       length += pieces.at(-1)!.length;
       if (length > LONGEST_LINE) {
         throw new UsageError(
+          "line-too-long",
           `${path}:${number + 1}: a line must have at most ${LONGEST_LINE >> 20} Mi characters; the file is damaged`,
         );
       }

@@ -103,7 +103,10 @@ export class GraphFile {
     const [start, end] = [this.#starts[index], this.#starts[index + 1]];
     if (start === undefined || end === undefined) throw new RangeError(`there is no graph ${index}`);
     if (end - start > LONGEST_LINE) {
-      throw new UsageError(`${this.path}:${index + 1}: a line must have at most ${LONGEST_LINE >> 20} MiB`);
+      throw new UsageError(
+        "line-too-long",
+        `${this.path}:${index + 1}: a line must have at most ${LONGEST_LINE >> 20} MiB`,
+      );
     }
     const handle = openIfFile(this.path);
     if (handle === null) throw new RangeError(`there is no graph ${index}`);

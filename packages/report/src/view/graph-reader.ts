@@ -13,7 +13,7 @@ export type GraphQuestion = { path: string } & (
   | { ask: "search"; run: string; query: string; limit: number }
 );
 
-export type GraphAnswer = { id: number; value: unknown } | { id: number; error: string };
+export type GraphAnswer = { id: number; value: unknown } | { id: number; error: string; rule: string };
 
 export interface GraphEntries {
   /** Index of the first entry; 0 if the file was replaced, so that entries sent earlier are invalid. */
@@ -50,7 +50,7 @@ export class GraphReader {
     const id = this.#next++;
     return new Promise((resolve, reject) => {
       this.#waiting.set(id, (answer) => {
-        if ("error" in answer) reject(new UsageError(answer.error));
+        if ("error" in answer) reject(new UsageError(answer.rule, answer.error));
         else resolve(answer.value);
       });
       this.#worker!.postMessage({ id, ...question });
@@ -71,7 +71,7 @@ export class GraphReader {
       const told = [...this.#waiting];
       this.#worker = null;
       this.#waiting = new Map();
-      for (const [id, tell] of told) tell({ id, error: error.message });
+      for (const [id, tell] of told) tell({ id, error: error.message, rule: "graph-unreadable" });
     });
     return worker;
   }

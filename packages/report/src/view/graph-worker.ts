@@ -1,4 +1,5 @@
 import { parentPort } from "node:worker_threads";
+import { UsageError } from "@astra-rl/base";
 import { GraphFile } from "./graph-file.js";
 import type { GraphAnswer, GraphQuestion } from "./graph-reader.js";
 
@@ -21,7 +22,8 @@ parentPort!.on("message", ({ id, ...question }: GraphQuestion & { id: number }) 
   try {
     told = { id, value: answer(question) };
   } catch (error) {
-    told = { id, error: error instanceof Error ? error.message : String(error) };
+    const rule = error instanceof UsageError ? error.rule : "graph-unreadable";
+    told = { id, error: error instanceof Error ? error.message : String(error), rule };
   }
   parentPort!.postMessage(told);
 });

@@ -33,7 +33,10 @@ export interface RunningView {
  */
 export async function view(folder: string, { port = 8321 }: ViewOptions = {}): Promise<RunningView> {
   if (statSync(folder, { throwIfNoEntry: false })?.isDirectory() !== true) {
-    throw new UsageError(`${folder}: there is no such folder; give one that contains run folders`);
+    throw new UsageError(
+      "folder-not-found",
+      `${folder}: there is no such folder; give one that contains run folders`,
+    );
   }
   const viewer = new Viewer(resolve(folder));
   const server = createServer((request, response) => {

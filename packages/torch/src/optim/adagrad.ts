@@ -1,5 +1,6 @@
 import { nonNegative, type Values } from "./hyperparameters.js";
-import { OptimizerBase, slot, type ParameterList, type Update } from "./optimizer.js";
+import { OptimizerBase, slot, type Update } from "./optimizer.js";
+import type { ParameterList } from "./parameter-groups.js";
 
 /** Options of {@link Adagrad}; the defaults are PyTorch's. */
 export interface AdagradOptions {

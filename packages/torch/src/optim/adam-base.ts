@@ -1,7 +1,8 @@
 import { addon } from "../native.js";
 import type { Tensor } from "../tensor.js";
 import { decayRatePair, flag, nonNegative, requireOptions, type Values } from "./hyperparameters.js";
-import { OptimizerBase, slot, type ParameterList, type Update } from "./optimizer.js";
+import { OptimizerBase, slot, type Update } from "./optimizer.js";
+import type { ParameterList } from "./parameter-groups.js";
 
 /** Options shared by Adam and AdamW; the defaults are PyTorch's. */
 export interface AdamBaseOptions {

@@ -1,5 +1,5 @@
 import { AdamBase, type AdamBaseOptions } from "./adam-base.js";
-import type { ParameterList } from "./optimizer.js";
+import type { ParameterList } from "./parameter-groups.js";
 
 /** Options of {@link AdamW}; the defaults are PyTorch's. */
 export interface AdamWOptions extends AdamBaseOptions {

@@ -2,7 +2,8 @@ import { UsageError } from "@astra-rl/base";
 import { Adagrad, type AdagradOptions } from "./adagrad.js";
 import { Adam, type AdamOptions } from "./adam.js";
 import { AdamW, type AdamWOptions } from "./adamw.js";
-import type { Optimizer, ParameterList } from "./optimizer.js";
+import type { Optimizer } from "./optimizer.js";
+import type { ParameterList } from "./parameter-groups.js";
 import { RMSprop, type RMSpropOptions } from "./rmsprop.js";
 import { SGD, type SGDOptions } from "./sgd.js";
 
@@ -38,6 +39,7 @@ export function createOptimizer<N extends OptimizerName>(
 ): Optimizer {
   if (!Object.hasOwn(makers, name)) {
     throw new UsageError(
+      "unknown-choice",
       `optimizer: unknown name ${JSON.stringify(name)}; available: ${optimizerNames.join(", ")}`,
     );
   }

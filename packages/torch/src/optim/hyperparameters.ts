@@ -31,7 +31,10 @@ export function decayRatePair(fallback: readonly [number, number]): Field<readon
     fallback,
     read(where, value) {
       if (!Array.isArray(value) || value.length !== 2) {
-        throw new UsageError(`${where}: must be two numbers in [0, 1), got ${describeValue(value)}`);
+        throw new UsageError(
+          "invalid-decay-rates",
+          `${where}: must be two numbers in [0, 1), got ${describeValue(value)}`,
+        );
       }
       return [readDecayRate(`${where}[0]`, value[0]), readDecayRate(`${where}[1]`, value[1])];
     },
@@ -44,7 +47,7 @@ export function flag(fallback: boolean): Field<boolean> {
     fallback,
     read(where, value) {
       if (typeof value !== "boolean") {
-        throw new UsageError(`${where}: must be true or false, got ${describeValue(value)}`);
+        throw new UsageError("not-a-boolean", `${where}: must be true or false, got ${describeValue(value)}`);
       }
       return value;
     },
@@ -60,6 +63,7 @@ export function requireOptions(where: string, given: unknown): void {
   if (typeof given === "object" && given !== null && !Array.isArray(given)) return;
   const rate = typeof given === "number" ? given : "…";
   throw new UsageError(
+    "options-not-an-object",
     `${where}: the second argument must be an object of options, got ${describeValue(given)}; ` +
       `write { learningRate: ${rate} }`,
   );
@@ -73,6 +77,7 @@ export function readHyperparameters<F extends Fields>(where: string, given: obje
   for (const name of Object.keys(given)) {
     if (!Object.hasOwn(fields, name)) {
       throw new UsageError(
+        "unknown-key",
         `${where}: unknown option ${JSON.stringify(name)}; available: ${Object.keys(fields).join(", ")}`,
       );
     }
@@ -92,7 +97,7 @@ function readDecayRate(where: string, value: unknown): number {
 
 function readNumber(where: string, value: unknown, rule: string, holds: (x: number) => boolean): number {
   if (typeof value !== "number" || !Number.isFinite(value) || !holds(value)) {
-    throw new UsageError(`${where}: must be ${rule}, got ${describeValue(value)}`);
+    throw new UsageError("out-of-range", `${where}: must be ${rule}, got ${describeValue(value)}`);
   }
   return value;
 }

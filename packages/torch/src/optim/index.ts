@@ -8,14 +8,11 @@ export {
   OptimizerBase,
   slot,
   type Optimizer,
-  type OptimizerFields,
-  type OptimizerGroup,
   type OptimizerState,
-  type ParameterGroup,
-  type ParameterList,
   type Slots,
   type Update,
 } from "./optimizer.js";
+export type { OptimizerFields, OptimizerGroup, ParameterGroup, ParameterList } from "./parameter-groups.js";
 export {
   decayRate,
   decayRatePair,

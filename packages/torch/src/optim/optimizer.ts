@@ -1,33 +1,21 @@
 import { TorchError, UsageError } from "@astra-rl/base";
 import { bytesOf } from "../dtype.js";
-import { isTensor } from "../operator-call.js";
 import { keep, noGrad, scope } from "../scope.js";
 import type { Tensor } from "../tensor.js";
 import {
   readHyperparameters,
   requireOptions,
-  type Field,
   type Fields,
   type Hyperparameter,
   type Values,
 } from "./hyperparameters.js";
-
-/** Tensors in a fixed order, or by name (the saved state then uses the names). */
-export type Parameters = Iterable<Tensor> | ReadonlyMap<string, Tensor>;
-
-/**
- * Parameters with their own hyper-parameters, like PyTorch's `param_groups`; missing values are taken from the
- * optimizer's options.
- */
-export interface ParameterGroup {
-  parameters: Parameters;
-  /** Step size. */
-  learningRate?: number;
-  [hyperparameter: string]: unknown;
-}
-
-/** Parameters to optimize, or groups of them. */
-export type ParameterList = Parameters | Iterable<ParameterGroup>;
+import {
+  makeGroups,
+  type Group,
+  type OptimizerFields,
+  type OptimizerGroup,
+  type ParameterList,
+} from "./parameter-groups.js";
 
 /**
  * Everything needed to resume exactly: `hyperparameters` and `steps` are plain JSON, `tensors` can be stored in a
@@ -60,12 +48,6 @@ export interface Update<F extends Fields = Fields> {
   readonly parameter: Tensor;
   readonly gradient: Tensor;
   readonly slots: Slots;
-}
-
-/** Parameters that share their hyper-parameters. */
-export interface OptimizerGroup {
-  /** Step size of the next `step()`; finite and ≥ 0. */
-  learningRate: number;
 }
 
 /** The interface that trainers use. */
@@ -193,11 +175,15 @@ export abstract class OptimizerBase<F extends OptimizerFields> implements Optimi
   loadStateDict(saved: OptimizerState): void {
     const where = `${this.name} state`;
     if (saved.name !== this.name) {
-      throw new UsageError(`${where}: the saved state is of optimizer ${JSON.stringify(saved.name)}`);
+      throw new UsageError(
+        "other-optimizer",
+        `${where}: the saved state is of optimizer ${JSON.stringify(saved.name)}`,
+      );
     }
     const given = [saved.hyperparameters, ...(saved.groups ?? [])];
     if (given.length !== this.groups.length) {
       throw new UsageError(
+        "group-count-mismatch",
         `${where}: has ${given.length} groups of parameters, but this optimizer has ${this.groups.length}`,
       );
     }
@@ -214,11 +200,13 @@ export abstract class OptimizerBase<F extends OptimizerFields> implements Optimi
       const group = groupOf.get(name);
       if (group === undefined) {
         throw new UsageError(
+          "unknown-parameter",
           `${where}: it has a parameter ${JSON.stringify(name)} that this optimizer does not have`,
         );
       }
       if (!Number.isSafeInteger(step) || step < 1) {
         throw new UsageError(
+          "out-of-range",
           `${where}: steps of ${JSON.stringify(name)} must be a positive integer, got ${step}`,
         );
       }
@@ -232,7 +220,8 @@ export abstract class OptimizerBase<F extends OptimizerFields> implements Optimi
       fresh.set(name, { step, tensors });
     }
     for (const key of saved.tensors.keys()) {
-      if (!known.has(key)) throw new UsageError(`${where}: unexpected tensor ${JSON.stringify(key)}`);
+      if (!known.has(key))
+        throw new UsageError("unexpected-tensor", `${where}: unexpected tensor ${JSON.stringify(key)}`);
     }
     // Kept only when all are created: if memory runs out halfway, none of them leaks.
     const copies = noGrad(() =>
@@ -298,9 +287,6 @@ export abstract class OptimizerBase<F extends OptimizerFields> implements Optimi
   }
 }
 
-/** The one field that every optimizer has. */
-export type OptimizerFields = Fields & { learningRate: Field<number> };
-
 /** A state tensor listed in `slotNames`. */
 export function slot(update: Pick<Update, "slots">, name: string): Tensor {
   const tensor = update.slots.tensors.get(name);
@@ -308,79 +294,16 @@ export function slot(update: Pick<Update, "slots">, name: string): Tensor {
   return tensor;
 }
 
-/** Internal state of a group. */
-class Group<F extends OptimizerFields> implements OptimizerGroup {
-  constructor(
-    private readonly name: string,
-    private readonly fields: F,
-    public values: Values<F>,
-    readonly parameters: ReadonlyMap<string, Tensor>,
-  ) {}
-
-  get learningRate(): number {
-    return this.values.learningRate as number;
-  }
-
-  set learningRate(value: number) {
-    const read = this.fields.learningRate.read(`${this.name} learningRate`, value);
-    this.values = { ...this.values, learningRate: read };
-  }
-}
-
-/** Parameters without names are numbered across all groups. */
-function makeGroups<F extends OptimizerFields>(
-  name: string,
-  list: ParameterList,
-  options: object,
-  fields: F,
-): Group<F>[] {
-  const seen = new Map<Tensor, string>();
-  const names = new Set<string>();
-  const groups = groupsOf(list).map(({ parameters, ...own }) => {
-    const named =
-      parameters instanceof Map
-        ? new Map(parameters as ReadonlyMap<string, Tensor>)
-        : new Map(
-            [...(parameters as Iterable<Tensor>)].map((tensor, at) => [String(names.size + at), tensor]),
-          );
-    for (const [parameter, tensor] of named) {
-      checkParameter(name, parameter, tensor, seen.get(tensor));
-      if (names.has(parameter)) {
-        throw new UsageError(`${name}: two groups have a parameter ${JSON.stringify(parameter)}`);
-      }
-      seen.set(tensor, parameter);
-      names.add(parameter);
-    }
-    return new Group(name, fields, readHyperparameters(name, { ...options, ...own }, fields), named);
-  });
-  if (names.size === 0) throw new UsageError(`${name}: there are no parameters to optimise`);
-  return groups;
-}
-
-function groupsOf(list: ParameterList): ParameterGroup[] {
-  if (list instanceof Map) return [{ parameters: list as ReadonlyMap<string, Tensor> }];
-  const items = [...(list as Iterable<Tensor | ParameterGroup>)];
-  const isGroup = (item: Tensor | ParameterGroup): item is ParameterGroup => !isTensor(item);
-  return items.length > 0 && items.every(isGroup) ? items : [{ parameters: items as Tensor[] }];
-}
-
-function checkParameter(where: string, name: string, tensor: Tensor, twin: string | undefined): void {
-  if (twin !== undefined) {
-    throw new UsageError(
-      `${where}: parameters ${JSON.stringify(twin)} and ${JSON.stringify(name)} are the same tensor`,
-    );
-  }
-  if (!tensor.requiresGrad) {
-    throw new UsageError(`${where}: parameter ${JSON.stringify(name)} does not require a gradient`);
-  }
-}
-
 function checkSlot(where: string, key: string, tensor: Tensor | undefined, parameter: Tensor): Tensor {
-  if (tensor === undefined) throw new UsageError(`${where}: tensor ${JSON.stringify(key)} is missing`);
+  if (tensor === undefined)
+    throw new UsageError("missing-tensor", `${where}: tensor ${JSON.stringify(key)} is missing`);
   const given = `${tensor.dtype} [${tensor.shape.join(", ")}]`;
   const needed = `${parameter.dtype} [${parameter.shape.join(", ")}]`;
   if (given !== needed) {
-    throw new UsageError(`${where}: tensor ${JSON.stringify(key)} must be ${needed}, got ${given}`);
+    throw new UsageError(
+      "tensor-mismatch",
+      `${where}: tensor ${JSON.stringify(key)} must be ${needed}, got ${given}`,
+    );
   }
   return tensor;
 }

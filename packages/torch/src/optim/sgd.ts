@@ -1,7 +1,8 @@
 import { UsageError } from "@astra-rl/base";
 import type { Tensor } from "../tensor.js";
 import { flag, nonNegative, type Values } from "./hyperparameters.js";
-import { OptimizerBase, slot, type ParameterList, type Update } from "./optimizer.js";
+import { OptimizerBase, slot, type Update } from "./optimizer.js";
+import type { ParameterList } from "./parameter-groups.js";
 
 /** Options of {@link SGD}; the defaults are PyTorch's. */
 export interface SGDOptions {
@@ -64,6 +65,7 @@ export class SGD extends OptimizerBase<typeof fields> {
 function checkNesterov(where: string, values: Values<typeof fields>): void {
   if (values.nesterov && (values.momentum <= 0 || values.dampening !== 0)) {
     throw new UsageError(
+      "nesterov-without-momentum",
       `${where} nesterov: needs momentum > 0 and dampening 0, ` +
         `got momentum ${values.momentum} and dampening ${values.dampening}`,
     );

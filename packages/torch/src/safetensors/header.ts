@@ -51,6 +51,7 @@ export const dtypeOfName: ReadonlyMap<string, DType> = new Map<string, DType>([
 export function readHeaderLength(start: Uint8Array, fileBytes: number, path: string): number {
   if (fileBytes < lengthBytes) {
     throw new UsageError(
+      "not-safetensors",
       `${path}: not a safetensors file: it must begin with the 8-byte length of its header, ` +
         `but has only ${fileBytes} bytes`,
     );
@@ -58,12 +59,14 @@ export function readHeaderLength(start: Uint8Array, fileBytes: number, path: str
   const length = new DataView(start.buffer, start.byteOffset, lengthBytes).getBigUint64(0, true);
   if (length > BigInt(maximumHeaderBytes)) {
     throw new UsageError(
+      "header-too-long",
       `${path}: not a safetensors file, or corrupt: the header may have at most ${maximumHeaderBytes} bytes, ` +
         `but its length is given as ${length}`,
     );
   }
   if (length > BigInt(fileBytes - lengthBytes)) {
     throw new UsageError(
+      "truncated-file",
       `${path}: truncated or corrupt: the header is given ${length} bytes, ` +
         `but only ${fileBytes - lengthBytes} follow; copy or download the file again`,
     );
@@ -77,8 +80,8 @@ export function readHeaderLength(start: Uint8Array, fileBytes: number, path: str
  * @throws UsageError naming `path`, the tensor and the violated rule
  */
 export function parseHeader(bytes: Uint8Array, fileBytes: number, path: string): Header {
-  const fail: Fail = (rule, cause) => {
-    throw new UsageError(`${path}: corrupt safetensors header: ${rule}`, { cause });
+  const fail: Fail = (rule, sentence, cause) => {
+    throw new UsageError(rule, `${path}: corrupt safetensors header: ${sentence}`, { cause });
   };
   const root = parseObject(bytes, fail);
   const dataStart = lengthBytes + bytes.length;
@@ -86,10 +89,14 @@ export function parseHeader(bytes: Uint8Array, fileBytes: number, path: string):
   const entries = new Map<string, PlacedEntry>();
   for (const [name, value] of Object.entries(root)) {
     if (name === "__metadata__") {
-      if (!isObject(value)) return fail(`__metadata__ must be an object, got ${describeValue(value)}`);
+      if (!isObject(value))
+        return fail("invalid-metadata", `__metadata__ must be an object, got ${describeValue(value)}`);
       for (const [key, text] of Object.entries(value)) {
         if (typeof text !== "string") {
-          return fail(`__metadata__ ${describeValue(key)} must be a string, got ${describeValue(text)}`);
+          return fail(
+            "invalid-metadata",
+            `__metadata__ ${describeValue(key)} must be a string, got ${describeValue(text)}`,
+          );
         }
         metadata.set(key, text);
       }
@@ -101,25 +108,26 @@ export function parseHeader(bytes: Uint8Array, fileBytes: number, path: string):
   return { metadata, entries };
 }
 
-type Fail = (rule: string, cause?: unknown) => never;
+type Fail = (rule: string, sentence: string, cause?: unknown) => never;
 
 function parseObject(bytes: Uint8Array, fail: Fail): Record<string, unknown> {
-  if (bytes[0] !== 0x7b) return fail('it must begin with "{"');
+  if (bytes[0] !== 0x7b) return fail("not-an-object", 'it must begin with "{"');
   let text: string;
   let root: unknown;
   try {
     text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
   } catch (cause) {
-    return fail("it must be UTF-8", cause);
+    return fail("not-utf8", "it must be UTF-8", cause);
   }
   try {
     root = JSON.parse(text);
   } catch (cause) {
-    return fail("it must be JSON", cause);
+    return fail("not-json", "it must be JSON", cause);
   }
   // JSON.parse keeps the last of two equal keys; other readers may keep the first and load other weights.
   const duplicate = findDuplicateKey(text);
-  if (duplicate !== null) return fail(`the key ${describeValue(duplicate)} occurs twice in one object`);
+  if (duplicate !== null)
+    return fail("duplicate-key", `the key ${describeValue(duplicate)} occurs twice in one object`);
   return root as Record<string, unknown>;
 }
 
@@ -130,36 +138,45 @@ function readEntry(
   { path, fail }: { path: string; fail: Fail },
 ): PlacedEntry {
   const where = `tensor ${describeValue(name)}`;
-  if (!isObject(value)) return fail(`${where} must be an object, got ${describeValue(value)}`);
+  if (!isObject(value))
+    return fail("invalid-type", `${where} must be an object, got ${describeValue(value)}`);
   for (const key of Object.keys(value)) {
     if (key !== "dtype" && key !== "shape" && key !== "data_offsets") {
-      return fail(`${where} has the unknown field ${describeValue(key)}`);
+      return fail("unknown-key", `${where} has the unknown field ${describeValue(key)}`);
     }
   }
   const dtype = typeof value.dtype === "string" ? dtypeOfName.get(value.dtype) : undefined;
   if (dtype === undefined) {
     const rule = `${where} has dtype ${describeValue(value.dtype)}; those supported are ${[...dtypeOfName.keys()].join(", ")}`;
     // Sound files have types that are not read here, such as the 8-bit ones of quantized models.
-    if (typeof value.dtype === "string") throw new UsageError(`${path}: ${rule}`);
-    return fail(rule);
+    if (typeof value.dtype === "string") throw new UsageError("unsupported-dtype", `${path}: ${rule}`);
+    return fail("unsupported-dtype", rule);
   }
   const { shape, data_offsets: offsets } = value;
   if (!Array.isArray(shape) || !shape.every(isCount)) {
-    return fail(`${where} shape must be an array of whole numbers ≥ 0, got ${describeValue(shape)}`);
+    return fail(
+      "invalid-shape",
+      `${where} shape must be an array of whole numbers ≥ 0, got ${describeValue(shape)}`,
+    );
   }
   if (!Array.isArray(offsets) || offsets.length !== 2 || !offsets.every(isCount)) {
-    return fail(`${where} data_offsets must be two whole numbers ≥ 0, got ${describeValue(offsets)}`);
+    return fail(
+      "invalid-offsets",
+      `${where} data_offsets must be two whole numbers ≥ 0, got ${describeValue(offsets)}`,
+    );
   }
   const [begin, end] = offsets as [number, number];
-  if (end < begin) return fail(`${where} data_offsets must not run backwards, got [${begin}, ${end}]`);
+  if (end < begin)
+    return fail("reversed-offsets", `${where} data_offsets must not run backwards, got [${begin}, ${end}]`);
   // Zeros count as 1, so that a size of 0 cannot hide an overflow in the other factors.
   const product = shape.reduce((result: bigint, size: number) => result * BigInt(size || 1), 1n);
   const nbytes = shape.includes(0) ? 0n : product * BigInt(bytesOf(dtype));
   if (product * BigInt(bytesOf(dtype)) > BigInt(Number.MAX_SAFE_INTEGER)) {
-    return fail(`${where} shape ${describeValue(shape)} is too large`);
+    return fail("shape-too-large", `${where} shape ${describeValue(shape)} is too large`);
   }
   if (nbytes !== BigInt(end - begin)) {
     return fail(
+      "size-mismatch",
       `${where} of shape [${shape.join(", ")}] and dtype ${String(value.dtype)} takes ${nbytes} bytes, ` +
         `but its data_offsets [${begin}, ${end}] hold ${end - begin}`,
     );
@@ -185,19 +202,26 @@ function checkLayout(
   for (const [name, entry] of ordered) {
     const where = `tensor ${describeValue(name)}`;
     if (entry.start !== expected) {
-      const fault = entry.start < expected ? "overlaps the tensor before it" : "leaves a hole before it";
-      return fail(`${where} ${fault}: it begins at ${entry.start - dataStart}, not ${expected - dataStart}`);
+      const [code, fault] =
+        entry.start < expected
+          ? ["overlapping-tensors", "overlaps the tensor before it"]
+          : ["gap-between-tensors", "leaves a hole before it"];
+      return fail(
+        code,
+        `${where} ${fault}: it begins at ${entry.start - dataStart}, not ${expected - dataStart}`,
+      );
     }
     expected += entry.nbytes;
     if (expected > fileBytes) {
       throw new UsageError(
+        "truncated-file",
         `${path}: truncated: ${where} ends at byte ${expected}, but the file has ${fileBytes}; ` +
           "copy or download the file again",
       );
     }
   }
   if (expected !== fileBytes) {
-    return fail(`${fileBytes - expected} bytes at the end of the file belong to no tensor`);
+    return fail("trailing-bytes", `${fileBytes - expected} bytes at the end of the file belong to no tensor`);
   }
 }
 

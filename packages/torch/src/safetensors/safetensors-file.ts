@@ -47,7 +47,8 @@ function readHeader(file: TensorFile): Header {
     return parseHeader(readBytes(file, lengthBytes, length), file.bytes, file.path);
   } catch (error) {
     const explanation = error instanceof UsageError ? explainForeignFormat(start) : null;
-    if (explanation !== null) throw new UsageError(`${file.path}: ${explanation}`, { cause: error });
+    if (explanation !== null)
+      throw new UsageError("foreign-format", `${file.path}: ${explanation}`, { cause: error });
     throw error;
   }
 }

@@ -62,6 +62,7 @@ function makeHeader(
   for (const [key, text] of Object.entries(metadata)) {
     if (typeof text !== "string" || isMalformed(text) || isMalformed(key)) {
       throw new UsageError(
+        "invalid-metadata",
         `${path}: metadata ${describeValue(key)} must be Unicode text, got ${describeValue(text)}`,
       );
     }
@@ -70,7 +71,10 @@ function makeHeader(
   let end = 0;
   for (const [name, { dtype, shape }] of ordered) {
     if (name === "__metadata__" || isMalformed(name)) {
-      throw new UsageError(`${path}: ${describeValue(name)} cannot be a tensor's name in a safetensors file`);
+      throw new UsageError(
+        "invalid-tensor-name",
+        `${path}: ${describeValue(name)} cannot be a tensor's name in a safetensors file`,
+      );
     }
     const begin = end;
     end += shape.reduce((product, size) => product * size, bytesOf(dtype));
@@ -80,6 +84,7 @@ function makeHeader(
   const length = Math.ceil(json.length / 8) * 8;
   if (length > maximumHeaderBytes) {
     throw new UsageError(
+      "header-too-long",
       `${path}: the header may have at most ${maximumHeaderBytes} bytes, this one has ${length}`,
     );
   }

@@ -60,33 +60,37 @@ const STORAGES: ReadonlyMap<string, DType> = new Map([
   ["BoolStorage", "bool"],
 ]);
 
-type Fail = (why: string) => Error;
+type Fail = (rule: string, why: string) => Error;
 
 /**
  * Reads the contents of a `torch.save` file.
  *
  * @param isZip true for a zip archive (since PyTorch 1.6); otherwise a sequence of pickles, then the data
- * @param fail creates the error from a reason
+ * @param fail creates the error from a rule code and a reason
  */
 export function readContents(file: Bytes, isZip: boolean, fail: Fail): Contents {
   const { described, starts } = isZip ? readArchive(file, fail) : readStream(file, fail);
   if (!(described instanceof Map))
-    throw fail(`it must hold a dictionary of tensors, got ${describeValue(described)}`);
+    throw fail(
+      "not-tensors-by-name",
+      `it must hold a dictionary of tensors, got ${describeValue(described)}`,
+    );
   const contents = new Map<string, StoredTensor>();
   let total = 0;
   for (const [name, tensor] of described as Map<unknown, unknown>) {
     if (typeof name !== "string" || !tensors.has(tensor as Described)) {
       throw fail(
+        "not-tensors-by-name",
         `it must hold tensors by name and nothing else, but ${describeValue(name)} is ${describeValue(tensor)}; save ` +
           `the model's state_dict() alone`,
       );
     }
-    const stored = place(tensor as Described, starts, (why) => fail(`its tensor ${name} ${why}`));
+    const stored = place(tensor as Described, starts, (rule, why) => fail(rule, `its tensor ${name} ${why}`));
     contents.set(name, stored);
     total += stored.shape.reduce((product, size) => product * size, bytesOf(stored.dtype));
   }
   if (total > MOST_NAMES * file.length)
-    throw fail(`its tensors need ${total} bytes, but it has ${file.length}`);
+    throw fail("excessive-growth", `its tensors need ${total} bytes, but it has ${file.length}`);
   return contents;
 }
 
@@ -97,14 +101,16 @@ const tensors = new WeakSet<Described>();
 function readArchive(file: Bytes, fail: Fail) {
   const entries = readStoredEntries(file, fail);
   const name = [...entries.keys()].find((each) => /^[^/]+\/data\.pkl$/.test(each));
-  if (name === undefined) throw fail("it is a zip archive without data.pkl, which torch.save did not write");
+  if (name === undefined)
+    throw fail("not-a-state-dict", "it is a zip archive without data.pkl, which torch.save did not write");
   const folder = name.slice(0, -"data.pkl".length);
   const order = entries.get(`${folder}byteorder`);
   if (order !== undefined && order.length > 0 && file.read(order.start, 1).getUint8(0) !== LETTER_L) {
-    throw fail("its numbers are not little-endian");
+    throw fail("big-endian", "its numbers are not little-endian");
   }
   const { start, length } = entries.get(name)!;
-  if (length > LONGEST_PICKLE) throw fail(`its pickle has ${length} bytes, more than ${LONGEST_PICKLE}`);
+  if (length > LONGEST_PICKLE)
+    throw fail("too-large", `its pickle has ${length} bytes, more than ${LONGEST_PICKLE}`);
   const options = unpickleOptions(fail);
   const { value: described } = unpickle(file.read(start, length), 0, options);
   const starts = (storage: Storage, bytes: number) => {
@@ -127,23 +133,24 @@ function readStream(file: Bytes, fail: Fail) {
     at = end;
     return value;
   };
-  if (next() !== MAGIC) throw fail("it is a pickle of something other than tensors");
+  if (next() !== MAGIC) throw fail("not-a-state-dict", "it is a pickle of something other than tensors");
   next();
   const machine = next();
   if (machine instanceof Map && machine.get("little_endian") === false)
-    throw fail("its numbers are not little-endian");
+    throw fail("big-endian", "its numbers are not little-endian");
   const described = next();
   const keys = next();
-  if (!Array.isArray(keys)) throw fail("it does not list its storages");
+  if (!Array.isArray(keys)) throw fail("malformed-pickle", "it does not list its storages");
   const places = new Map<string, { start: number; bytes: number }>();
   for (const key of keys as unknown[]) {
     const storage = options.storages.get(key as string);
-    if (storage === undefined) throw fail("it lists a storage that no tensor has");
-    if (at + 8 > file.length) throw fail("it ends too early");
+    if (storage === undefined) throw fail("malformed-pickle", "it lists a storage that no tensor has");
+    if (at + 8 > file.length) throw fail("truncated-file", "it ends too early");
     const elements = Number(file.read(at, 8).getBigInt64(0, true));
     const bytes = elements * bytesOf(storage.dtype);
     at += 8;
-    if (elements !== storage.elements || at + bytes > file.length) throw fail("it ends too early");
+    if (elements !== storage.elements || at + bytes > file.length)
+      throw fail("truncated-file", "it ends too early");
     places.set(storage.key, { start: at, bytes });
     at += bytes;
   }
@@ -160,16 +167,20 @@ function unpickleOptions(fail: Fail): UnpickleOptions & { storages: Map<string, 
   const rebuildTensor = (values: readonly unknown[]): Described => {
     const [storage, offset, shape, strides] = values;
     if (!isStorage(storage, storages) || !isSize(offset) || !isSizes(shape) || !isSizes(strides)) {
-      throw fail("its pickle describes a tensor without storage, offset, sizes and strides");
+      throw fail(
+        "malformed-pickle",
+        "its pickle describes a tensor without storage, offset, sizes and strides",
+      );
     }
     if (shape.length !== strides.length)
-      throw fail("its pickle describes a tensor with other strides than sizes");
+      throw fail("malformed-pickle", "its pickle describes a tensor with other strides than sizes");
     const tensor: Described = { storage, offset, shape, strides };
     tensors.add(tensor);
     return tensor;
   };
   const rebuildParameter = ([tensor]: readonly unknown[]) => {
-    if (!tensors.has(tensor as Described)) throw fail("its pickle describes a parameter without a tensor");
+    if (!tensors.has(tensor as Described))
+      throw fail("malformed-pickle", "its pickle describes a parameter without a tensor");
     return tensor;
   };
   const globals = new Map<string, Global>(
@@ -189,7 +200,7 @@ function unpickleOptions(fail: Fail): UnpickleOptions & { storages: Map<string, 
       !isSize(elements) ||
       view !== null
     ) {
-      throw fail("its pickle names numbers in a way that torch.save does not");
+      throw fail("unknown-storage", "its pickle names numbers in a way that torch.save does not");
     }
     const known = storages.get(key);
     if (known === undefined) {
@@ -198,7 +209,7 @@ function unpickleOptions(fail: Fail): UnpickleOptions & { storages: Map<string, 
       return storage;
     }
     if (known.dtype !== dtype || known.elements !== elements)
-      throw fail("its pickle describes numbers in two ways");
+      throw fail("malformed-pickle", "its pickle describes numbers in two ways");
     return known;
   };
   return { globals, persistent, fail, storages };
@@ -222,17 +233,23 @@ function place(
   const width = bytesOf(dtype);
   const elements = shape.reduce((product, size) => product * size, 1);
   if (!(offset + elements <= storage.elements)) {
-    throw fail(`has ${elements} numbers from ${offset} on, and its storage has ${storage.elements}`);
+    throw fail(
+      "storage-too-small",
+      `has ${elements} numbers from ${offset} on, and its storage has ${storage.elements}`,
+    );
   }
   const start = starts(storage, storage.elements * width);
-  if (start === null) throw fail("has numbers that are not in the file");
+  if (start === null) throw fail("missing-storage", "has numbers that are not in the file");
   // The stride of a dimension of size 1 does not matter.
   const long = [...shape.keys()].filter((dimension) => shape[dimension] !== 1);
   const sorted = [...long].sort((one, other) => strides[other]! - strides[one]! || one - other);
   let step = 1;
   for (const dimension of [...sorted].reverse()) {
     if (elements > 0 && strides[dimension] !== step) {
-      throw fail(`lies with gaps or overlaps (strides ${strides.join(", ")}); save it contiguous`);
+      throw fail(
+        "not-contiguous",
+        `lies with gaps or overlaps (strides ${strides.join(", ")}); save it contiguous`,
+      );
     }
     step *= shape[dimension]!;
   }

@@ -53,15 +53,15 @@ export class StateDictFile extends NamedTensorFile {
 const elementsOf = (shape: readonly number[]) => shape.reduce((product, size) => product * size, 1);
 
 function contentsOf(file: TensorFile): Contents {
-  const fail = (why: string) =>
-    new UsageError(`${file.path}: cannot be read as a state_dict of PyTorch: ${why}`);
+  const fail = (rule: string, why: string) =>
+    new UsageError(rule, `${file.path}: cannot be read as a state_dict of PyTorch: ${why}`);
   const start = readBytes(file, 0, Math.min(file.bytes, 64));
   const isZip = start[0] === 0x50 && start[1] === 0x4b;
   if (!isZip && start[0] !== 0x80) {
     const foreign = explainForeignFormat(start);
     throw foreign === null
-      ? fail("it is neither a zip archive nor a pickle")
-      : new UsageError(`${file.path}: ${foreign}`);
+      ? fail("not-a-state-dict", "it is neither a zip archive nor a pickle")
+      : new UsageError("foreign-format", `${file.path}: ${foreign}`);
   }
   const bytes = {
     length: file.bytes,

@@ -12,8 +12,8 @@ export interface UnpickleOptions {
   globals: ReadonlyMap<string, Global>;
   /** Resolves persistent ids: torch.save stores tensor data outside the pickle. */
   persistent: (id: unknown) => unknown;
-  /** Creates the error from a reason. */
-  fail: (why: string) => Error;
+  /** Creates the error from a rule code and a reason. */
+  fail: (rule: string, why: string) => Error;
 }
 
 /**
@@ -36,7 +36,7 @@ export function unpickle(
   let at = start;
 
   const take = (length: number) => {
-    if (at + length > bytes.byteLength) throw fail("its pickle ends too early");
+    if (at + length > bytes.byteLength) throw fail("truncated-file", "its pickle ends too early");
     at += length;
     return at - length;
   };
@@ -50,12 +50,13 @@ export function unpickle(
   };
   const pop = () => {
     // Values below the last mark belong to what precedes it.
-    if (stack.length <= (marks.at(-1) ?? 0)) throw fail("its pickle takes more values than it has given");
+    if (stack.length <= (marks.at(-1) ?? 0))
+      throw fail("malformed-pickle", "its pickle takes more values than it has given");
     return stack.pop();
   };
   const popMark = () => {
     const mark = marks.pop();
-    if (mark === undefined) throw fail("its pickle takes more values than it has given");
+    if (mark === undefined) throw fail("malformed-pickle", "its pickle takes more values than it has given");
     return stack.splice(mark);
   };
   const top = () => {
@@ -65,26 +66,29 @@ export function unpickle(
   };
   const tuple = (values: unknown[]) => stack.push(Object.freeze(values));
   const recall = (index: number) => {
-    if (!memo.has(index)) throw fail("its pickle recalls a value that it has not given");
+    if (!memo.has(index)) throw fail("malformed-pickle", "its pickle recalls a value that it has not given");
     stack.push(memo.get(index));
   };
   const globalOf = (module: unknown, name: unknown) => {
     const found = globals.get(`${String(module)} ${String(name)}`);
     if (found === undefined) {
-      throw fail(`it names ${String(module)}.${String(name)}, which is nothing that weights are made of`);
+      throw fail(
+        "foreign-name",
+        `it names ${String(module)}.${String(name)}, which is nothing that weights are made of`,
+      );
     }
     stack.push(found);
   };
   const setItems = (items: readonly unknown[]) => {
     const target = top();
     if (!(target instanceof Map) || items.length % 2 !== 0)
-      throw fail("its pickle fills what is no dictionary");
+      throw fail("malformed-pickle", "its pickle fills what is no dictionary");
     for (let index = 0; index < items.length; index += 2) target.set(items[index], items[index + 1]);
   };
   const append = (items: readonly unknown[]) => {
     const target = top();
     if (!Array.isArray(target) || Object.isFrozen(target))
-      throw fail("its pickle appends to what is no list");
+      throw fail("malformed-pickle", "its pickle appends to what is no list");
     for (const item of items) target.push(item);
   };
 
@@ -201,20 +205,24 @@ export function unpickle(
         const values = pop();
         const called = pop() as Partial<Global> | null;
         if (typeof called?.call !== "function" || !Array.isArray(values)) {
-          throw fail("its pickle calls what is no function of tensors");
+          throw fail("malformed-pickle", "its pickle calls what is no function of tensors");
         }
         stack.push(called.call(values));
         break;
       }
       case 0x62: // BUILD: attributes of a dictionary (the versions of modules), which are not weights
         pop();
-        if (!(top() instanceof Map)) throw fail("its pickle sets attributes of what is no dictionary");
+        if (!(top() instanceof Map))
+          throw fail("malformed-pickle", "its pickle sets attributes of what is no dictionary");
         break;
       case 0x51: // BINPERSID
         stack.push(persistent(pop()));
         break;
       default:
-        throw fail(`its pickle asks for opcode 0x${opcode.toString(16)}, which weights do without`);
+        throw fail(
+          "foreign-opcode",
+          `its pickle asks for opcode 0x${opcode.toString(16)}, which weights do without`,
+        );
     }
   }
 }

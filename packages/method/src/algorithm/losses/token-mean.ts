@@ -23,7 +23,10 @@ export const NORMALIZERS = ["token", "sequence", "none"] as const satisfies read
 export function tokenMean(losses: Tensor, lengths: readonly number[], normalizer: Normalizer): Tensor {
   const [rows, columns] = losses.shape as [number, number];
   if (lengths.length !== rows) {
-    throw new UsageError(`tokenMean: needs a length for each of ${rows} rows, got ${lengths.length}`);
+    throw new UsageError(
+      "length-mismatch",
+      `tokenMean: needs a length for each of ${rows} rows, got ${lengths.length}`,
+    );
   }
   const weights = new Float64Array(rows * columns);
   const total = countedAs(lengths, normalizer);

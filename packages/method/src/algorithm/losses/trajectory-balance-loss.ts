@@ -23,6 +23,7 @@ export function trajectoryBalanceLoss(
   const pairs = chosen.shape[0] ?? 0;
   if (creditGaps?.length !== pairs) {
     throw new UsageError(
+      "length-mismatch",
       `trajectoryBalanceLoss: needs creditGaps with ${pairs} differences of credit, got ${creditGaps?.length ?? "none"}`,
     );
   }

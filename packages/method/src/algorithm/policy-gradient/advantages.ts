@@ -150,11 +150,13 @@ export class BaselineAdvantage implements AdvantageEstimator {
   setState(state: Json): void {
     if (state !== null && this.baseline !== "running") {
       throw new UsageError(
+        "no-state",
         `BaselineAdvantage.setState: this baseline has no state, got ${JSON.stringify(state)}`,
       );
     }
     if (state !== null && !(typeof state === "number" && Number.isFinite(state))) {
       throw new UsageError(
+        "invalid-state",
         `BaselineAdvantage.setState: needs a running mean or null, got ${JSON.stringify(state)}`,
       );
     }

@@ -49,6 +49,7 @@ export class KLController {
     if (state === null && this.target === null) return;
     if (this.target === null || typeof state !== "number" || !(state >= 0)) {
       throw new UsageError(
+        this.target === null ? "no-state" : "invalid-state",
         `KLController.setState: ${this.target === null ? "the coefficient is fixed" : "needs a coefficient"}, got ` +
           JSON.stringify(state),
       );

@@ -74,6 +74,7 @@ export class PolicyGradient<S = Conversation, A = Message> extends Algorithm<
     this.options = { ...options, clipRangeHigher: clipRangeHigher ?? clipRange };
     if (klTarget !== undefined && klCoefficient === 0) {
       throw new UsageError(
+        "zero-coefficient",
         `${name}: klTarget adapts klCoefficient, which is 0 and would stay 0; start with about 0.05, or leave ` +
           `klTarget out`,
       );
@@ -97,7 +98,7 @@ export class PolicyGradient<S = Conversation, A = Message> extends Algorithm<
   override checkCredit(credit: Credit<S, A>): void {
     if (!this.parts.advantages.usesValues) return;
     const reason = creditConflict(this.name, credit.looksAhead);
-    if (reason !== null) throw new UsageError(`${this.name}: the credit ${reason}`);
+    if (reason !== null) throw new UsageError("credit-looks-ahead", `${this.name}: the credit ${reason}`);
   }
 
   /** @throws UsageError for a value learning rate on a system without `valueParameters` */
@@ -106,6 +107,7 @@ export class PolicyGradient<S = Conversation, A = Message> extends Algorithm<
     const parameters = [...this.system.valueParameters()];
     if (parameters.length === 0) {
       throw new UsageError(
+        "no-value-parameters",
         `${this.name}: valueLearningRate is ${this.valueLearningRate}, but ${this.system.constructor.name} has no ` +
           "parameters that only the values depend on; leave it out, or override valueParameters",
       );
@@ -204,10 +206,14 @@ export class PolicyGradient<S = Conversation, A = Message> extends Algorithm<
    * @throws UsageError for a batch without turns, one without `prepare`, or if the entropy is unavailable
    */
   override async step(batch: PolicyBatch<S, A>): Promise<StepResult> {
-    if (batch.contexts.length === 0) throw new UsageError(`${this.name}.step: the batch contains no turns`);
+    if (batch.contexts.length === 0)
+      throw new UsageError("empty-batch", `${this.name}.step: the batch contains no turns`);
     const prepared = batch.prepared.map((turn) => {
       if (turn !== undefined) return turn;
-      throw new UsageError(`${this.name}.step: a turn has no advantages; call prepare before collate`);
+      throw new UsageError(
+        "missing-advantages",
+        `${this.name}.step: a turn has no advantages; call prepare before collate`,
+      );
     });
     return scope(async () => {
       const { options, parts } = this;
@@ -378,6 +384,7 @@ export class PolicyGradient<S = Conversation, A = Message> extends Algorithm<
   #entropy({ entropy }: TesterOutput): TokenTable {
     if (entropy !== undefined) return entropy;
     throw new UsageError(
+      "no-entropy",
       `${this.name}: entropyCoefficient is ${this.options.entropyCoefficient}, but ${this.system.constructor.name} ` +
         "cannot compute the entropy of its tester; set it to 0, or give `entropy` in getTesterOutput",
     );

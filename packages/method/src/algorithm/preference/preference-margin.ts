@@ -32,11 +32,15 @@ export function preferenceMargin(
   const { chosen, rejected, baselineChosen, baselineRejected, chosenLengths, rejectedLengths } = logprobs;
   const pairs = chosen.shape[0] ?? 0;
   if (baselineChosen === undefined || baselineRejected === undefined) {
-    throw new UsageError("preferenceMargin: needs baselineChosen and baselineRejected, got none");
+    throw new UsageError(
+      "missing-baseline",
+      "preferenceMargin: needs baselineChosen and baselineRejected, got none",
+    );
   }
   for (const [name, value] of Object.entries({ chosen, rejected, baselineChosen, baselineRejected })) {
     if (value.ndim !== 1 || value.shape[0] !== pairs) {
       throw new UsageError(
+        "shape-mismatch",
         `preferenceMargin: ${name} must have shape [${pairs}], one sum for each pair, got [${value.shape.join(", ")}]`,
       );
     }
@@ -67,6 +71,7 @@ export function divisors(
 ): Tensor {
   if (values === undefined || values.length !== like.shape[0]) {
     throw new UsageError(
+      "length-mismatch",
       `${where} needs ${name} with ${like.shape[0]} token counts, got ` +
         (values === undefined ? "none" : String(values.length)),
     );

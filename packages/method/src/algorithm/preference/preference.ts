@@ -198,7 +198,7 @@ export class Preference<S = Conversation, A = Message> extends Algorithm<
    */
   override async step(batch: PreferenceBatch<S, A>): Promise<StepResult> {
     const pairs = batch.contexts.length;
-    if (pairs === 0) throw new UsageError(`${this.name}.step: the batch contains no pairs`);
+    if (pairs === 0) throw new UsageError("empty-batch", `${this.name}.step: the batch contains no pairs`);
     return scope(async () => {
       const { tester, baselineSums } = await this.logprobs(batch);
       const { lengths } = tester;

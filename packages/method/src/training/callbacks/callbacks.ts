@@ -77,6 +77,7 @@ export class Callbacks<S = Conversation, A = Message> {
   add(callback: TrainingCallback<S, A>): void {
     if (this.#all.some(({ name }) => name === callback.name)) {
       throw new UsageError(
+        "duplicate-name",
         `training: two callbacks are named ${JSON.stringify(callback.name)}; give each its own name`,
       );
     }
@@ -103,7 +104,7 @@ export class Callbacks<S = Conversation, A = Message> {
         if (!this.#given.has(callback)) throw cause;
         const message = `training: callback ${callback.name} failed in ${hook} at step ${control.step}: ${messageOf(cause)}`;
         throw cause instanceof UsageError
-          ? new UsageError(message, { cause })
+          ? new UsageError(cause.rule, message, { cause })
           : new AstraError(message, { cause });
       }
     }

@@ -175,6 +175,7 @@ export class CheckpointCallback<S = Conversation, A = Message> implements Traini
     for (const [name, then] of Object.entries(current === null ? {} : saved)) {
       if (current![name] === then) continue;
       throw new UsageError(
+        "changed-settings",
         `${folder}: a run must be resumed with its original number formats, but ${name} used ${then} and ` +
           `would now use ` +
           `${current![name] ?? "nothing"}; set that format (dtype for rollouts, updateDtype for updates), or ` +
@@ -190,6 +191,7 @@ export function tokenTeller<S, A>(system: object): TokenTeller<S, A> {
   if (typeof (system as Partial<TokenTeller<S, A>>).tokensOf === "function")
     return system as TokenTeller<S, A>;
   throw new UsageError(
+    "no-token-ids",
     "training: keepTokens requires a system that provides the token ids of a turn (a method tokensOf), and " +
       "this one does not",
   );

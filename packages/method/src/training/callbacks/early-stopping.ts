@@ -71,7 +71,10 @@ export class EarlyStopping implements TrainingCallback {
   setState(state: Json): void {
     const { best, waited } = (state ?? {}) as { best?: number | null; waited?: number };
     if (best === undefined || !Number.isSafeInteger(waited)) {
-      throw new UsageError("EarlyStopping.setState: the state was not returned by getState()");
+      throw new UsageError(
+        "invalid-state",
+        "EarlyStopping.setState: the state was not returned by getState()",
+      );
     }
     this.#best = best;
     this.#waited = waited!;
@@ -92,6 +95,9 @@ export class EarlyStopping implements TrainingCallback {
     const isMeasured = isEvaluation ? "evaluation/reward" in record : record["items"] !== 0;
     if (!isMeasured) return;
     const there = Object.keys(record).filter((key) => key.startsWith("evaluation/") === isEvaluation);
-    throw new UsageError(`unknown metric ${JSON.stringify(metric)}; this step has ${there.join(", ")}`);
+    throw new UsageError(
+      "unknown-metric",
+      `unknown metric ${JSON.stringify(metric)}; this step has ${there.join(", ")}`,
+    );
   }
 }

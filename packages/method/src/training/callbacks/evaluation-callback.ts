@@ -53,6 +53,7 @@ export class EvaluationCallback<S = Conversation, A = Message> implements Traini
     const starts = evaluator.starts?.length;
     if (evaluationRollouts !== undefined && starts !== undefined && evaluationRollouts > starts) {
       throw new UsageError(
+        "too-many-rollouts",
         `training: evaluationRollouts must be at most the number of dev prompts, ${starts}, got ${evaluationRollouts}`,
       );
     }

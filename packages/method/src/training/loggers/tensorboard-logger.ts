@@ -26,6 +26,7 @@ export class TensorBoardLogger implements MetricsLogger {
     const place = this.#folder ?? (folder === null ? null : join(folder, "tensorboard"));
     if (place === null) {
       throw new UsageError(
+        "folder-required",
         "TensorBoardLogger: requires a folder, since this run has no run folder; give one",
       );
     }
