@@ -306,11 +306,14 @@ const COMMANDS_OF = new Map<string, CommandFacts>();
 for (const [name, load] of Object.entries(COMMANDS)) {
   const { options, registeredArguments } = (await load())(silent);
   COMMANDS_OF.set(name, {
-    options: options.map((option) => ({
-      name: option.long!,
-      takesValue: option.required || option.optional,
-      choices: option.argChoices,
-    })),
+    options: options
+      // It builds the engine again, which takes minutes, while other processes use it.
+      .filter(({ long }) => name !== "setup" || long !== "--force")
+      .map((option) => ({
+        name: option.long!,
+        takesValue: option.required || option.optional,
+        choices: option.argChoices,
+      })),
     required: options.filter((option) => option.mandatory).map((option) => option.long!),
     takesConfiguration: registeredArguments.some((argument) => argument.name() === "config"),
   });

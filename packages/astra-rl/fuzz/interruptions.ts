@@ -50,8 +50,20 @@ interface Ended {
   milliseconds: number;
 }
 
-/** Trains in a run folder; ends the process after some milliseconds, null: never. */
-function train(run: string, resume: boolean, after: number | null): Promise<Ended> {
+/** When a process is ended: so many milliseconds after it has done so many steps. */
+interface Moment {
+  steps: number;
+  milliseconds: number;
+}
+
+/** Number of steps that a run has done. */
+function stepsOf(run: string): number {
+  const file = join(folder, run, "metrics.jsonl");
+  return existsSync(file) ? readFileSync(file, "utf8").split("\n").length - 1 : 0;
+}
+
+/** Trains in a run folder; ends the process at a moment, null: never. */
+function train(run: string, resume: boolean, moment: Moment | null): Promise<Ended> {
   return new Promise((resolve) => {
     const args = ["train", join(folder, "run.yaml"), "--run-dir", join(folder, run), "--quiet"];
     const began = performance.now();
@@ -62,9 +74,16 @@ function train(run: string, resume: boolean, after: number | null): Promise<Ende
     });
     let errors = "";
     child.stderr.on("data", (data: Buffer) => (errors += String(data)));
-    const timer = after === null ? null : setTimeout(() => child.kill(signal), after);
+    const before = stepsOf(run);
+    let timer: NodeJS.Timeout | undefined;
+    const watch = () => {
+      if (moment === null) return;
+      const isReached = stepsOf(run) >= before + moment.steps;
+      timer = isReached ? setTimeout(() => child.kill(signal), moment.milliseconds) : setTimeout(watch, 10);
+    };
+    watch();
     child.on("close", (code, ended) => {
-      if (timer !== null) clearTimeout(timer);
+      clearTimeout(timer);
       resolve({ code, signal: ended, errors, milliseconds: performance.now() - began });
     });
   });
@@ -115,9 +134,11 @@ while (sent < times) {
     // A run that ended before its first checkpoint is started again.
     if (!resume) rmSync(join(folder, run), { recursive: true, force: true });
     anew += resume || sent === 0 ? 0 : 1;
-    // Up to a bit longer than a whole run takes, so that every moment of it can be met.
-    const after = sent < times ? 50 + random.below(Math.ceil(uninterrupted.milliseconds / 3)) : null;
-    const ended = await train(run, resume, after);
+    // While it starts, or within or after one of its next steps.
+    const further = random.below(Math.ceil(steps / 2));
+    const longest = uninterrupted.milliseconds / (further === 0 ? 2 : steps);
+    const moment = { steps: further, milliseconds: random.below(Math.ceil(longest)) };
+    const ended = await train(run, resume, sent < times ? moment : null);
     done = ended.code === 0;
     if (!done) sent += 1;
     const inOrder = ended.signal === signal || /stopped after step \d+ of/u.test(ended.errors);

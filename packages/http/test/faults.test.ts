@@ -3,6 +3,7 @@ import type { ServerResponse } from "node:http";
 import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { expect, it } from "vitest";
+import { rounds } from "../../../scripts/rounds.js";
 import { Conversation, Message } from "@astra-rl/lm";
 import { AnswerJournal, HTTPModel, type HTTPModelOptions } from "../src/index.js";
 import { temporaryFolder } from "../../method/test/training/temporary-folder.js";
@@ -22,8 +23,7 @@ const numberOf = (text: string) => createHash("sha256").update(text).digest().re
 /** Times of the real world are 200 times as long: latencies to 30 s, a deadline of 60 s, a minute without a server. */
 const SECOND = 5;
 
-/** ASTRA_FAULT_ROWS=10000 for a longer trial. */
-const ROWS = Number(process.env["ASTRA_FAULT_ROWS"] ?? 2000);
+const ROWS = rounds(500, 4000);
 
 type Fault = (asked: Asked, response: ServerResponse) => unknown;
 
@@ -112,7 +112,7 @@ const modelOf = (server: Omit<HTTPModelOptions["server"], "model">) =>
   );
 
 it.each(DIALECTS)(
-  "thousands of rows with faults of every kind: each has its own answer or a failure with its cause, none twice (api: $api)",
+  "hundreds of rows, thousands in the night, with faults of every kind: each has its own answer or a failure with its cause, none twice (api: $api)",
   async (dialect) => {
     const { api, answer, final } = dialect;
     const faulty = faultsOf(dialect);
@@ -154,7 +154,7 @@ it.each(DIALECTS)(
     await model.keepAnswers(journal);
     let failures = 0;
     let grown = 0;
-    const size = 500;
+    const size = ROWS / 4;
     for (let start = 0; start < ROWS; start += size) {
       // The server is dead for a minute in the middle.
       if (start === ROWS / 2) deadUntil = Date.now() + 60 * SECOND;
@@ -174,7 +174,7 @@ it.each(DIALECTS)(
           failures++;
         }
       }
-      if (start === 500) grown = process.memoryUsage().heapUsed;
+      if (start === size) grown = process.memoryUsage().heapUsed;
     }
     expect(failures).toBe(
       Array.from({ length: ROWS }, (_, row) => numberOf(`row ${row}`) % 20).filter((each) => each === 0)

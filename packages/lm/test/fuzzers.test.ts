@@ -1,14 +1,15 @@
 import { spawnSync } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
+import { rounds } from "../../../scripts/rounds.js";
 
-/** Short runs; long ones are described in docs/fuzzing.md. */
+/** Short runs, longer in the night; the long ones are described in docs/fuzzing.md. */
 describe("fuzzers", () => {
   it.each([
-    ["configurations", 60],
-    ["checkpoints", 60],
-    ["templates", 150],
-    ["hub-listings", 20],
+    ["configurations", rounds(15, 60)],
+    ["checkpoints", rounds(15, 60)],
+    ["templates", rounds(40, 150)],
+    ["hub-listings", rounds(4, 20)],
   ])(
     "%s finds nothing in %d cases",
     (name, cases) => {

@@ -1,12 +1,12 @@
 import { describe, expect, it } from "vitest";
-
+import { rounds } from "../../../scripts/rounds.js";
 import { runFuzzer } from "../fuzz/harness.js";
 import { fuzzFindings, fuzzSeed, nothing } from "./fuzz-findings.js";
 
 describe("fuzzers", () => {
   it.each([
-    ["operators", 6000],
-    ["safetensors", 1500],
+    ["operators", rounds(1000, 6000)],
+    ["safetensors", rounds(200, 1500)],
   ])(
     "%s: %i cases, none of which crashes, hangs or breaks a rule",
     async (name, cases) => {
