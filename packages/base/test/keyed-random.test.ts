@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { keyedUniform, type DrawKey } from "@astra-rl/base";
+import { breaking } from "./support/breaking.js";
 import { philox } from "../src/keyed-random.js";
 
 const key = (changes: Partial<DrawKey> = {}): DrawKey => ({
@@ -128,10 +129,10 @@ describe("keyedUniform", () => {
   });
 
   it("refuses invalid keys", () => {
-    expect(() => keyedUniform(key({ seed: 0.5 }), 0)).toThrow("keyedUniform: a seed must be a whole number");
-    expect(() => keyedUniform(key({ node: -1 }), 0)).toThrow("node must be a whole number");
-    expect(() => keyedUniform(key({ episode: NaN }), 0)).toThrow("episode must be a whole number");
-    expect(() => keyedUniform(key(), 2 ** 32)).toThrow("index must be a whole number");
+    expect(() => keyedUniform(key({ seed: 0.5 }), 0)).toThrow(breaking("not-an-integer", "0.5"));
+    expect(() => keyedUniform(key({ node: -1 }), 0)).toThrow(breaking("out-of-range", "node"));
+    expect(() => keyedUniform(key({ episode: NaN }), 0)).toThrow(breaking("out-of-range", "episode"));
+    expect(() => keyedUniform(key(), 2 ** 32)).toThrow(breaking("out-of-range", "index"));
   });
 });
 

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { liveTensors, noGrad, scope, type Tensor } from "@astra-rl/torch";
 import { UsageError } from "@astra-rl/base";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { breaking } from "../../base/test/support/breaking.js";
 import type { CausalLM } from "../src/causal-lm.js";
 import { loadCausalLM, saveCausalLM } from "../src/checkpoint.js";
 import { tokenLogprobs } from "../src/logprobs.js";
@@ -423,15 +424,19 @@ describe("saveCausalLM", () => {
     await mkdir(occupied);
     await writeFile(join(occupied, "thesis.txt"), "");
     await expect(saveCausalLM(occupied, model, tokenizer)).rejects.toThrow(
-      /but it contains \["thesis\.txt"\]/,
+      breaking("folder-occupied", '["thesis.txt"]'),
     );
-    await expect(saveCausalLM(join(folder, "config.json"), model, tokenizer)).rejects.toThrow(UsageError);
+    await expect(saveCausalLM(join(folder, "config.json"), model, tokenizer)).rejects.toThrow(
+      breaking("not-writable", "config.json"),
+    );
     await expect(saveCausalLM(join(folder, "config.json", "x"), model, tokenizer)).rejects.toThrow(
-      UsageError,
+      breaking("not-writable", "config.json"),
     );
     if (process.getuid?.() !== 0) {
       await chmod(occupied, 0o500);
-      await expect(saveCausalLM(join(occupied, "x"), model, tokenizer)).rejects.toThrow(/cannot be written/);
+      await expect(saveCausalLM(join(occupied, "x"), model, tokenizer)).rejects.toThrow(
+        breaking("not-writable", join(occupied, "x")),
+      );
       await chmod(occupied, 0o700);
     }
     model.dispose();

@@ -2,8 +2,8 @@ import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:f
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { liveTensors } from "@astra-rl/torch";
-import { UsageError } from "@astra-rl/base";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { breaking } from "../../base/test/support/breaking.js";
 import { loadSequenceClassifier, type LoadedClassifier } from "../src/checkpoint.js";
 import { classifierRow, classLogits } from "../src/class-logits.js";
 import { published, publishedFolder } from "./golden/published.js";
@@ -95,7 +95,9 @@ describe("truncation", () => {
 it("refuses an empty batch", async () => {
   const classifier = await loadSequenceClassifier(publishedFolder("original"));
   for (const batchSize of [0, -1, 1.5, NaN]) {
-    expect(() => classLogits(classifier, ["a"], { batchSize })).toThrow(UsageError);
+    expect(() => classLogits(classifier, ["a"], { batchSize })).toThrow(
+      breaking("out-of-range", "batchSize"),
+    );
   }
   classifier.model.dispose();
 });

@@ -1,5 +1,6 @@
 import { UsageError } from "@astra-rl/base";
 import { describe, expect, it } from "vitest";
+import { breaking } from "../../base/test/support/breaking.js";
 import { ChatTemplate } from "../src/chat-template.js";
 import { Tokenizer } from "../src/tokenizer.js";
 import { goldenFamilies } from "./golden/families.js";
@@ -61,10 +62,14 @@ describe("ChatTemplate", () => {
   });
 
   it("explains what it cannot use", () => {
-    expect(() => ChatTemplate.of(make({ chat_template: 3 }))).toThrow(/"chat_template" must be/);
-    expect(() => ChatTemplate.of(make({ chat_template: "{% if %}" }))).toThrow(/cannot be parsed/);
+    expect(() => ChatTemplate.of(make({ chat_template: 3 }))).toThrow(
+      breaking("no-default-template", '"chat_template"'),
+    );
+    expect(() => ChatTemplate.of(make({ chat_template: "{% if %}" }))).toThrow(
+      breaking("malformed-template", '"chat_template"'),
+    );
     const strict = ChatTemplate.of(make({ chat_template: "{{ raise_exception('roles must alternate') }}" }))!;
     expect(() => strict.render([])).toThrow(UsageError);
-    expect(() => strict.render([])).toThrow(/roles must alternate/);
+    expect(() => strict.render([])).toThrow(breaking("template-refuses", "roles must alternate"));
   });
 });

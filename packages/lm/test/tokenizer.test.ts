@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { UsageError } from "@astra-rl/base";
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { breaking } from "../../base/test/support/breaking.js";
 import { Tokenizer } from "../src/tokenizer.js";
 import { goldenFolder, golden } from "./golden/gpt2.js";
 
@@ -45,9 +46,9 @@ describe("Tokenizer on a byte-level vocabulary", () => {
   });
 
   it("refuses values that are not texts or ids", () => {
-    expect(() => tokenizer.encode(3 as never)).toThrow(UsageError);
-    expect(() => tokenizer.decode([1.5])).toThrow(/an integer ≥ 0, got 1.5/);
-    expect(() => tokenizer.decode([-1])).toThrow(UsageError);
+    expect(() => tokenizer.encode(3 as never)).toThrow(breaking("text-not-a-string", "3"));
+    expect(() => tokenizer.decode([1.5])).toThrow(breaking("invalid-token-id", "1.5"));
+    expect(() => tokenizer.decode([-1])).toThrow(breaking("invalid-token-id", "-1"));
   });
 
   it("restores every well-formed text: any script, combining marks, controls, directions", () => {
@@ -91,7 +92,7 @@ describe("Tokenizer on a byte-level vocabulary", () => {
       expect(await readFile(join(folder, name))).toEqual(await readFile(join(goldenFolder, name)));
     }
     await writeFile(join(folder, "tokenizer.json"), "{");
-    await expect(Tokenizer.load(folder)).rejects.toThrow(/tokenizer\.json: must be a JSON file/);
+    await expect(Tokenizer.load(folder)).rejects.toThrow(breaking("not-json", "tokenizer.json"));
   });
 });
 

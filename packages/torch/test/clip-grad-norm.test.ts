@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
-import { TorchError, UsageError } from "@astra-rl/base";
+import { TorchError } from "@astra-rl/base";
+import { breaking } from "../../base/test/support/breaking.js";
 import { clipGradNorm_, liveTensors, scope, tensor, type Tensor } from "../src/index.js";
 import { expectClose } from "./expect-close.js";
 
@@ -90,7 +91,7 @@ describe("clipGradNorm_", () => {
   });
 
   it.each([Number.NaN, -1])("refuses maxNorm %d", (maxNorm) => {
-    expect(() => clipGradNorm_([], maxNorm)).toThrow(UsageError);
+    expect(() => clipGradNorm_([], maxNorm)).toThrow(breaking("out-of-range", "maxNorm"));
   });
 
   it("leaves no tensor behind", () => {

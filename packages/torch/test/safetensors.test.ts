@@ -20,6 +20,7 @@ import { basename, join } from "node:path";
 import fc from "fast-check";
 import { afterAll, describe, expect, it } from "vitest";
 import { UsageError, writeFileAtomic } from "@astra-rl/base";
+import { breaking } from "../../base/test/support/breaking.js";
 import {
   liveTensors,
   maxMemoryAllocated,
@@ -286,8 +287,8 @@ describe("read tensors", () => {
       using file = openSafetensors(path);
       expect(file.read("other").toTypedArray()).toEqual(values);
       change(path);
-      const rule = `${path}: it was changed while it was being read; load it again when it is complete`;
-      expect(() => file.read("weight")).toThrow(new UsageError("file-changed", rule));
+      const sentence = `${path}: it was changed while it was being read; load it again when it is complete`;
+      expect(() => file.read("weight")).toThrow(breaking("file-changed", sentence));
       if (change === overwrite) {
         using again = openSafetensors(path);
         expect(again.read("weight").shape).toEqual([20_000]);
@@ -457,16 +458,14 @@ describe("an invalid file is refused with its path and the rule", () => {
 
   it("a missing file, a folder, a named pipe, an unknown tensor", () => {
     const missing = join(folder, "missing.safetensors");
-    expect(() => openSafetensors(missing)).toThrow(
-      new UsageError("file-not-found", `${missing}: there is no such file`),
-    );
-    expect(() => openSafetensors(folder)).toThrow(new UsageError("not-a-file", `${folder}: must be a file`));
+    expect(() => openSafetensors(missing)).toThrow(breaking("file-not-found", missing));
+    expect(() => openSafetensors(folder)).toThrow(breaking("not-a-file", folder));
     const pipe = join(folder, "pipe");
     execFileSync("mkfifo", [pipe]);
-    expect(() => openSafetensors(pipe)).toThrow(new UsageError("not-a-file", `${pipe}: must be a file`));
+    expect(() => openSafetensors(pipe)).toThrow(breaking("not-a-file", pipe));
     using file = openSafetensors(goldenFile("python-written.safetensors"));
-    expect(() => file.read("nothing")).toThrow('there is no tensor "nothing"');
-    expect(() => file.read("__proto__")).toThrow(UsageError);
+    expect(() => file.read("nothing")).toThrow(breaking("unknown-tensor", '"nothing"'));
+    expect(() => file.read("__proto__")).toThrow(breaking("unknown-tensor", '"__proto__"'));
   });
 });
 

@@ -2,6 +2,7 @@ import { inspect } from "node:util";
 import { UsageError } from "@astra-rl/base";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { breaking } from "../../../base/test/support/breaking.js";
 import {
   Conversation,
   conversationOf,
@@ -48,7 +49,7 @@ describe("a message", () => {
   );
 
   it.each([undefined, null, 3, ["a"], probe("a")])("refuses %s for a text", (text) => {
-    expect(() => new Message("tester", text as never)).toThrow("Message: the text must be a string, got");
+    expect(() => new Message("tester", text as never)).toThrow(breaking("text-not-a-string"));
   });
 });
 
@@ -116,8 +117,8 @@ describe("a conversation", () => {
     expect(base.messages()).toHaveLength(3);
     base.append(probe("more"));
     expect(`${base}`).toBe("Hello. Why? So. ");
-    expect(() => base.append("text" as never)).toThrow("Conversation.append: expected a Message, got");
-    expect(() => base.append(undefined as never)).toThrow(UsageError);
+    expect(() => base.append("text" as never)).toThrow(breaking("not-a-message", "Conversation.append"));
+    expect(() => base.append(undefined as never)).toThrow(breaking("not-a-message", "Conversation.append"));
   });
 });
 

@@ -3,6 +3,7 @@ import { gunzipSync } from "node:zlib";
 import { UsageError } from "@astra-rl/base";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { breaking } from "../../../base/test/support/breaking.js";
 import { ChatTemplate } from "../../src/chat-template.js";
 import { Conversation, Message } from "../../src/conversation/conversation.js";
 import { ChatFormat, type ChatOptions } from "../../src/format/chat.js";
@@ -267,7 +268,7 @@ describe("the chat format", () => {
       );
       const changed = Tokenizer.fromFiles(files, "folder");
       expect(() => formatWith(changed, { role: "target" })).toThrow(
-        /chat_template\.jinja: must write the content/u,
+        breaking("template-alters-content", "chat_template.jinja"),
       );
     }
   });

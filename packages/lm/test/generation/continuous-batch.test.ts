@@ -1,5 +1,6 @@
 import { memoryAllocated } from "@astra-rl/torch";
 import { describe, expect, it, vi } from "vitest";
+import { breaking } from "../../../base/test/support/breaking.js";
 import {
   ContinuousBatch,
   type Continuation,
@@ -254,7 +255,9 @@ describe.each(goldenModels)("a continuous batch over the golden %s", (_, folder)
     const { layers, keyValueHeads, headDimension } = golden.model.config;
     const tight = started({ rows: 2, cacheBytes: 2 * 20 * 2 * layers * keyValueHeads * headDimension * 4 });
     expect(tight.batch.window).toBe(20);
-    expect(() => tight.submit(prompts([15])[0]!, { maxNewTokens: 6, greedy: true })).toThrow("window of 20");
+    expect(() => tight.submit(prompts([15])[0]!, { maxNewTokens: 6, greedy: true })).toThrow(
+      breaking("exceeds-window", "20"),
+    );
     const before = memoryAllocated();
     tight.submit(prompts([14])[0]!, { maxNewTokens: 6, greedy: true });
     tight.finish();
@@ -265,7 +268,7 @@ describe.each(goldenModels)("a continuous batch over the golden %s", (_, folder)
     expect(memoryAllocated() - before).toBeGreaterThanOrEqual(0);
     tight.batch.dispose();
     expect(() => new ContinuousBatch(golden.model, golden.tokenizer, { cacheBytes: 100 })).toThrow(
-      "allow more memory",
+      breaking("cache-too-small"),
     );
   });
 
@@ -400,9 +403,11 @@ describe.each(goldenModels)("a continuous batch over the golden %s", (_, folder)
 
   it("refuses ids outside the vocabulary, sampling without a key, and lengths out of range", () => {
     const { batch, submit } = started();
-    expect(() => submit([golden.model.config.vocabSize], null)).toThrow("token id");
-    expect(() => submit([1], { maxNewTokens: 2 })).toThrow("key");
-    expect(() => submit([1], { maxNewTokens: 0, greedy: true })).toThrow("maxNewTokens");
+    expect(() => submit([golden.model.config.vocabSize], null)).toThrow(breaking("invalid-token-id"));
+    expect(() => submit([1], { maxNewTokens: 2 })).toThrow(breaking("missing-draw-key"));
+    expect(() => submit([1], { maxNewTokens: 0, greedy: true })).toThrow(
+      breaking("out-of-range", "maxNewTokens"),
+    );
     expect(batch.waiting).toBe(0);
     batch.dispose();
   });

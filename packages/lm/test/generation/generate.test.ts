@@ -2,6 +2,7 @@ import fc from "fast-check";
 import { liveTensors } from "@astra-rl/torch";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import type { DrawKey } from "@astra-rl/base";
+import { breaking } from "../../../base/test/support/breaking.js";
 import {
   generate,
   GenerationSession,
@@ -226,24 +227,28 @@ describe("generation with the golden GPT-2", () => {
       "GenerationSession.generate: keys: expected one entry for each of 2 rows, got 1",
     );
     const session = open([[1], [2]]);
-    expect(() => session.read([[3]])).toThrow(
-      "GenerationSession.read: expected one entry for each of 2 rows, got 1",
+    expect(() => session.read([[3]])).toThrow(breaking("length-mismatch", "GenerationSession.read"));
+    expect(() => session.read([[3], [-1]])).toThrow(
+      breaking("invalid-token-id", "GenerationSession.read: row 1"),
     );
-    expect(() => session.read([[3], [-1]])).toThrow("GenerationSession.read: row 1: a token id");
     expect(() => session.read([Array.from({ length: 64 }, () => 1), []])).toThrow(
-      "row 0: 64 tokens do not fit",
+      breaking("exceeds-window", "row 0"),
     );
-    expect(() => session.fork([2])).toThrow(
-      "GenerationSession.fork: row: must be a whole number from 0 to 1, got 2",
+    expect(() => session.fork([2])).toThrow(breaking("out-of-range", "GenerationSession.fork: row"));
+    expect(() => session.peek([1.5, null])).toThrow(
+      breaking("invalid-token-id", "GenerationSession.peek: row 0"),
     );
-    expect(() => session.peek([1.5, null])).toThrow("GenerationSession.peek: row 0: a token id");
     // A refused call changes nothing.
     expect(session.rows()).toEqual([[1], [2]]);
     session.dispose();
     session.dispose();
-    expect(() => session.read([[], []])).toThrow("GenerationSession.read: the session was disposed of");
-    expect(() => GenerationSession.open(model, tokenizer, [], { cacheBudget: 0 })).toThrow("cacheBudget");
-    expect(() => GenerationSession.open(model, tokenizer, [], { checkInterval: 0 })).toThrow("checkInterval");
+    expect(() => session.read([[], []])).toThrow(breaking("session-disposed", "GenerationSession.read"));
+    expect(() => GenerationSession.open(model, tokenizer, [], { cacheBudget: 0 })).toThrow(
+      breaking("out-of-range", "cacheBudget"),
+    );
+    expect(() => GenerationSession.open(model, tokenizer, [], { checkInterval: 0 })).toThrow(
+      breaking("out-of-range", "checkInterval"),
+    );
   });
 
   it("accepts zero rows", () => {

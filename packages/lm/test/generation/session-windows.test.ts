@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { breaking } from "../../../base/test/support/breaking.js";
 import { GenerationSession, type Sampling } from "../../src/index.js";
 import { referenceGenerate, referenceLogprobs } from "../reference-decoding.js";
 import { expectClose, expectSame, keysOf, goldenModels, stream, useGolden } from "./session-setup.js";
@@ -97,18 +98,14 @@ describe.each(goldenModels)("full windows and rewritten rows over the golden %s"
     const [long] = prompts([contextLength + 4]) as [number[]];
     using session = open([long], { pinned: 5 });
     expect(() => session.generate({ maxNewTokens: contextLength - 4 })).toThrow(
-      `must leave the 5 pinned tokens in the model's window of ${contextLength}`,
+      breaking("no-room-for-context", "sampling.maxNewTokens"),
     );
-    expect(() => session.read(prompts([contextLength - 4]))).toThrow(
-      /do not fit after at least 5 of context/,
-    );
+    expect(() => session.read(prompts([contextLength - 4]))).toThrow(breaking("exceeds-window", "5"));
     expect(session.read(prompts([contextLength - 5]))[0]).toHaveLength(contextLength - 5);
     expect(session.rows()[0]!.slice(0, 5)).toEqual(long.slice(0, 5));
-    expect(() => open([long], { pinned: contextLength })).toThrow(/pinned: must be a whole number from 0 to/);
-    expect(() => open([long], { pinned: -1 })).toThrow(/pinned: must be a whole number/);
-    expect(() => open([long], { pinned: [1, 1] })).toThrow(
-      /pinned: expected one number for each of 1 rows, got 2/,
-    );
+    expect(() => open([long], { pinned: contextLength })).toThrow(breaking("out-of-range", "pinned"));
+    expect(() => open([long], { pinned: -1 })).toThrow(breaking("out-of-range", "pinned"));
+    expect(() => open([long], { pinned: [1, 1] })).toThrow(breaking("length-mismatch", "pinned"));
   });
 
   it("rewritten, generates the same as a fresh session, and prefills only what is new", () => {
@@ -231,8 +228,8 @@ describe.each(goldenModels)("full windows and rewritten rows over the golden %s"
     session.read(heard);
     expect(session.rows()[0]).toEqual([...third.slice(0, 2), ...third.slice(9), ...heard[0]!]);
     expect(session.rows()[1]).toHaveLength(2);
-    expect(() => session.rewrite([first])).toThrow(/rewrite: expected one entry for each of 2 rows, got 1/);
-    expect(() => session.rewrite([first, [-1]])).toThrow(/rewrite: row 1: a token id/);
+    expect(() => session.rewrite([first])).toThrow(breaking("length-mismatch", "rewrite"));
+    expect(() => session.rewrite([first, [-1]])).toThrow(breaking("invalid-token-id", "rewrite: row 1"));
   });
 
   it("with reserved room prefills a full window only once", () => {

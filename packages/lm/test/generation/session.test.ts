@@ -1,5 +1,6 @@
 import { liveTensors } from "@astra-rl/torch";
 import { describe, expect, it } from "vitest";
+import { breaking } from "../../../base/test/support/breaking.js";
 import {
   CacheBudget,
   GenerationSession,
@@ -130,7 +131,7 @@ describe.each(goldenModels)("a session over the golden %s", (_, folder) => {
       using copied = parent.fork(rows);
       using moved = twin.fork(rows, { consume: true });
       expect(twin.cacheBytes).toBe(0);
-      expect(() => twin.fork([0])).toThrow(/fork: the session was disposed of/);
+      expect(() => twin.fork([0])).toThrow(breaking("session-disposed", "fork"));
       const sampling: Sampling = { maxNewTokens: 6, topK: 30, recordBehaviour: true };
       expectSame(moved.generate(sampling, keysOf(5)), copied.generate(sampling, keysOf(5)));
       expect(moved.rows()).toEqual(copied.rows());
@@ -359,12 +360,10 @@ describe.each(goldenModels)("a session over the golden %s", (_, folder) => {
       [[0.5, 2]],
     ] as [number, number][][]) {
       expect(() => later.read([[1, 2, 3, 4, 5], [], []], { score: [bad, [], []] })).toThrow(
-        /spans to score must be/,
+        breaking("invalid-spans"),
       );
     }
-    expect(() => later.read([[], [], []], { score: [[]] })).toThrow(
-      /score: expected one entry for each of 3 rows/,
-    );
+    expect(() => later.read([[], [], []], { score: [[]] })).toThrow(breaking("length-mismatch", "score"));
     expect(later.rows()[0]).toHaveLength(10);
   });
 
