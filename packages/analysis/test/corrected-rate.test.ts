@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import * as statistics from "@astra-rl/analysis/statistics";
+import { breaking } from "../../base/test/support/breaking.js";
 import { SeededStream } from "../../base/test/support/seeded-stream.js";
 
 const { predictionPoweredRate, roganGladenRate } = statistics;
@@ -49,8 +50,10 @@ describe("rates corrected by human labels", () => {
     expect(
       predictionPoweredRate({ positives: 0, total: 0 }, { ...none, falseNegatives: 0, trueNegatives: 0 }),
     ).toBeNull();
-    expect(() => predictionPoweredRate({ positives: 5, total: 4 }, none)).toThrow("positives");
-    expect(() => roganGladenRate({ positives: 5, total: 9 }, none)).toThrow("items");
+    expect(() => predictionPoweredRate({ positives: 5, total: 4 }, none)).toThrow(
+      breaking("impossible-counts"),
+    );
+    expect(() => roganGladenRate({ positives: 5, total: 9 }, none)).toThrow(breaking("impossible-counts"));
   });
 });
 

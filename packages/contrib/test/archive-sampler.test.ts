@@ -1,8 +1,8 @@
-import { UsageError } from "@astra-rl/base";
 import { describe, expect, it } from "vitest";
 import { Conversation } from "@astra-rl/lm";
 import { Graph, Node } from "@astra-rl/method";
 import { KeywordScorer } from "@astra-rl/scorers";
+import { breaking } from "../../base/test/support/breaking.js";
 import { Archive } from "../src/samplers/archive.js";
 import { ArchiveSampler, type ArchiveSamplerOptions } from "../src/samplers/index.js";
 import { samplerContract } from "../../scorers/test/contract/sampler.contract.js";
@@ -71,7 +71,7 @@ describe("Archive", () => {
 
   it("refuses states that are not its own", () => {
     for (const state of [null, {}, [{ context: "a" }], [{ reward: 1, turns: 0 }]]) {
-      expect(() => archive().setState(state)).toThrow(UsageError);
+      expect(() => archive().setState(state)).toThrow(breaking("invalid-state"));
     }
   });
 });
@@ -137,7 +137,7 @@ describe("ArchiveSampler", () => {
   });
 
   it("refuses shares and capacities out of range", () => {
-    expect(() => sampler({ replay: 1.5 })).toThrow(/replay must be between 0 and 1, got 1.5/u);
-    expect(() => sampler({ capacity: 0 })).toThrow(/capacity must be .*at least 1, got 0/u);
+    expect(() => sampler({ replay: 1.5 })).toThrow(breaking("out-of-range", "replay"));
+    expect(() => sampler({ capacity: 0 })).toThrow(breaking("out-of-range", "capacity"));
   });
 });

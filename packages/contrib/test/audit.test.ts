@@ -1,6 +1,7 @@
 import { expect, it } from "vitest";
 import { statistics } from "@astra-rl/analysis";
 import type { EvaluationRecord } from "@astra-rl/records";
+import { breaking } from "../../base/test/support/breaking.js";
 import { auditEvaluation, auditItems, auditReport } from "../src/audit/index.js";
 
 /** 200 rollouts of two turns, of which the scorer calls every third a success; the second scorer, every fourth. */
@@ -86,10 +87,10 @@ it("refuses the sheet of another evaluation, and texts that have changed", () =>
   const [item] = auditItems(record, 1);
   const changed = structuredClone(record);
   changed.details[indexOf(item!.id)]!.per_turn[0]!.response = "another response";
-  expect(() => auditEvaluation(changed, new Map([[item!.id, true]]))).toThrow(
-    "the evaluation that the sheet was made from",
+  expect(() => auditEvaluation(changed, new Map([[item!.id, true]]))).toThrow(breaking("unknown-rollout"));
+  expect(() => auditItems({ ...record, details: [record.details[199]!] }, 5)).toThrow(
+    breaking("nothing-scored"),
   );
-  expect(() => auditItems({ ...record, details: [record.details[199]!] }, 5)).toThrow("nothing to judge");
 });
 
 it("reports too few human labels for a corrected rate", () => {

@@ -1,12 +1,12 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { UsageError } from "@astra-rl/base";
 import { afterAll, describe, expect, it } from "vitest";
 import { Conversation } from "@astra-rl/lm";
 import { Graph, Node, stringifyGraph } from "@astra-rl/method";
 import { makePart } from "@astra-rl/assembly";
 import { KeywordScorer } from "@astra-rl/scorers";
+import { breaking } from "../../base/test/support/breaking.js";
 import { FewShotSampler, type FewShotSamplerOptions } from "../src/samplers/index.js";
 import { samplerContract } from "../../scorers/test/contract/sampler.contract.js";
 import { fieldsOf } from "../../method/test/support/texts.js";
@@ -87,7 +87,9 @@ describe("what becomes a case", () => {
       const start = { seed: 1, episode };
       expect(`${(await other.rollout(start)).context}`).toBe(`${(await one.rollout(start)).context}`);
     }
-    expect(() => other.setState({ ...one.getState(), cases: [{ text: 1 }] })).toThrow(UsageError);
+    expect(() => other.setState({ ...one.getState(), cases: [{ text: 1 }] })).toThrow(
+      breaking("invalid-state"),
+    );
   });
 
   it("is read from the graphs of an earlier run", async () => {
@@ -106,7 +108,7 @@ describe("what becomes a case", () => {
     const made = await makePart("sampler", { ...section, cases: file }, parts);
     expect((made as unknown as FewShotSampler).cases).toEqual(cases(["Why?", 0.5]));
     const absent = { ...section, cases: join(folder, "none.jsonl") };
-    await expect(makePart("sampler", absent, parts)).rejects.toThrow(UsageError);
+    await expect(makePart("sampler", absent, parts)).rejects.toThrow(breaking("file-not-found"));
   });
 
   it.each([
@@ -133,7 +135,7 @@ describe("a system whose target reads the probe alone", () => {
     expect(system.read).toEqual(children.map(({ probe }) => probe.text));
     expect(children.map(({ context }) => `${context}`)).toEqual(children.map(() => `${HEADING}\n1.`));
     expect(() => new ToySystem(scorer, { targetReads: "all" as "probe" })).toThrow(
-      /targetReads must be "conversation" or "probe", got "all"/u,
+      breaking("unknown-choice", "targetReads"),
     );
   });
 });

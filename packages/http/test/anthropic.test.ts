@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { Conversation, Message } from "@astra-rl/lm";
 import { NotedMessage } from "@astra-rl/method";
+import { breaking } from "../../base/test/support/breaking.js";
 import { anthropic } from "../src/dialects/anthropic.js";
 import { HTTPTester, JudgeScorer, type HTTPModelOptions } from "../src/index.js";
 import { failureOf, key, model as modelOf, probe, QUICK } from "./asking.js";
@@ -135,7 +136,9 @@ describe("a request of Anthropic's API", () => {
     expect(asked.at(-1)!.body["messages"]).toEqual([
       { role: "user", content: '{"conversation":[],"message":{"role":"user","content":"How?"}}' },
     ]);
-    expect(() => new JudgeScorer({ ...server, temperature: 1.5 })).toThrow("must be at most 1");
+    expect(() => new JudgeScorer({ ...server, temperature: 1.5 })).toThrow(
+      breaking("out-of-range", "temperature"),
+    );
     tester.dispose();
     judge.dispose();
   });

@@ -5,6 +5,7 @@ import { setTimeout as pause } from "node:timers/promises";
 import { expect, it } from "vitest";
 import { rounds } from "../../../scripts/rounds.js";
 import { Conversation, Message } from "@astra-rl/lm";
+import { breaking } from "../../base/test/support/breaking.js";
 import { AnswerJournal, HTTPModel, type HTTPModelOptions } from "../src/index.js";
 import { temporaryFolder } from "../../method/test/training/temporary-folder.js";
 import {
@@ -225,11 +226,9 @@ it("a limit of calls is never exceeded, and no paid answer is lost", async () =>
       journal.close();
     }
   };
-  await expect(run(40)).rejects.toThrow(
-    "target.budget.calls: the limit of 40 leaves no room for another call",
-  );
+  await expect(run(40)).rejects.toThrow(breaking("budget-exhausted", "target.budget.calls: the limit of 40"));
   expect(calls()).toBe(40);
-  await expect(run(60)).rejects.toThrow("the limit of 60");
+  await expect(run(60)).rejects.toThrow(breaking("budget-exhausted", "60"));
   expect(calls()).toBe(60);
   const said = await run(1000);
   expect(said.map((each) => (each as Message).text)).toEqual(rows.map(String));

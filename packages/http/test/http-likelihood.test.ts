@@ -15,6 +15,7 @@ import { noGrad, scope } from "@astra-rl/torch";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { RecordedFailure, Reward, ASTSystem, type RewardTerm } from "@astra-rl/method";
 import { KeywordScorer } from "@astra-rl/scorers";
+import { breaking } from "../../base/test/support/breaking.js";
 import { HTTPLikelihood } from "../src/index.js";
 import { completion, json, loopback, type Asked, type Responder } from "./loopback.js";
 
@@ -174,7 +175,7 @@ it("a server without log-probabilities of prompts is refused before any other re
     expect(asked.length).toBe(1);
   }
   expect(() => likelihood("http://localhost/v1", { api: "chat" })).toThrow(
-    "likelihood.api: only /completions returns log-probabilities of prompts; use type: openai with api: completions",
+    breaking("unsupported-api", "likelihood.api"),
   );
 });
 

@@ -3,6 +3,7 @@ import { describe, expect, it } from "vitest";
 import { Conversation, Message } from "@astra-rl/lm";
 import { NotedMessage } from "@astra-rl/method";
 import type { Failure } from "@astra-rl/records";
+import { breaking } from "../../base/test/support/breaking.js";
 import { AnswerJournal, HTTPModel, HTTPTester, type HTTPModelOptions } from "../src/index.js";
 import { temporaryFolder } from "../../method/test/training/temporary-folder.js";
 import { echo, failureOf, key, model, one, probe, QUICK } from "./asking.js";
@@ -40,7 +41,7 @@ describe("a request", () => {
       [{ role: "user", content: "" }],
     ]);
     expect([...tester.parameters()]).toEqual([]);
-    expect(() => tester.forward()).toThrow("must be a checkpoint");
+    expect(() => tester.forward()).toThrow(breaking("no-weights"));
   });
 
   it("contains every sampling value, including neutral ones, so that no server default applies, and a unique seed", async () => {
@@ -79,7 +80,9 @@ describe("a request", () => {
     const greedy = model(baseURL, {}, { greedy: true, topK: 9 });
     await greedy.generate([probe("b")], { keys: [key(1)] });
     expect(asked.at(-1)!.body).toMatchObject({ temperature: 0, top_p: 1, top_k: -1 });
-    expect(() => model(baseURL, {}, { keepStopString: true })).toThrow("keepStopString");
+    expect(() => model(baseURL, {}, { keepStopString: true })).toThrow(
+      breaking("stop-string-omitted", "keepStopString"),
+    );
   });
 
   it("is one text for api: completions, with labels before messages and before its own", async () => {
@@ -250,7 +253,9 @@ describe("an answer", () => {
       [401, { error: { message: "bad key" } }],
       [429, { error: { code: "insufficient_quota", message: "pay" } }],
     ] as const) {
-      await expect(one((_, response) => json(response, status, body))).rejects.toThrow("refuses to serve");
+      await expect(one((_, response) => json(response, status, body))).rejects.toThrow(
+        breaking("account-refused"),
+      );
     }
   });
 });

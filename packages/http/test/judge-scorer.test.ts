@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { Conversation, Message } from "@astra-rl/lm";
 import type { Exchange } from "@astra-rl/method";
+import { breaking } from "../../base/test/support/breaking.js";
 import { JudgeScorer, RUBRICS, type JudgeOptions } from "../src/index.js";
 import { instructionsOf } from "../src/rubrics.js";
 import { completion, json, loopback, type Asked, type Responder } from "./loopback.js";
@@ -184,8 +185,8 @@ describe("JudgeScorer", () => {
     );
     expect(await judge(baseURL).score(["You fool."])).toEqual([{ score: 1 }]);
     expect(asked[0]!.body["response_format"]).toBeUndefined();
-    expect(() => judge(baseURL, { votes: 0 })).toThrow(/judge: votes/);
-    expect(() => judge(baseURL, { api: "completions" } as object)).toThrow(/api/);
-    expect(() => judge("ftp://host")).toThrow(/baseURL/);
+    expect(() => judge(baseURL, { votes: 0 })).toThrow(breaking("out-of-range", "votes"));
+    expect(() => judge(baseURL, { api: "completions" } as object)).toThrow(breaking("unknown-choice", "api"));
+    expect(() => judge("ftp://host")).toThrow(breaking("invalid-base-url", "baseURL"));
   });
 });

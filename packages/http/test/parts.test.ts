@@ -2,6 +2,7 @@ import { setMaxListeners } from "node:events";
 import { appendFileSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
+import { breaking } from "../../base/test/support/breaking.js";
 import { retryAfter } from "../src/answer.js";
 import { Budget } from "../src/budget.js";
 import { BudgetError, AnswerJournal, type Clock } from "../src/index.js";
@@ -124,13 +125,15 @@ describe("the budget", () => {
       await calls.reserve(most);
       calls.settle(most, { calls: 1, input: 0, output: 0 });
     }
-    await expect(calls.reserve(most)).rejects.toThrow("budget.calls: the limit of 2");
+    await expect(calls.reserve(most)).rejects.toThrow(
+      breaking("budget-exhausted", "budget.calls: the limit of 2"),
+    );
     // A call reserves 60 · 1 + 40 · 10 = 460 millionths.
     const dollars = new Budget("target", { dollars: 0.0009 }, { input: 1, output: 10 });
     await dollars.reserve(most);
     dollars.settle(most, most);
     await expect(dollars.reserve(most)).rejects.toThrow(
-      "budget.dollars: the limit of 0.0009 leaves no room for another call, after $0.0005",
+      breaking("budget-exhausted", "budget.dollars: the limit of 0.0009"),
     );
   });
 });
@@ -263,7 +266,7 @@ describe("the journal", () => {
     (line) => {
       const file = join(temporaryFolder(), "answers.jsonl");
       writeFileSync(file, line);
-      expect(() => new AnswerJournal(file)).toThrow(`${file}:1: must be a line of a journal of answers`);
+      expect(() => new AnswerJournal(file)).toThrow(breaking("malformed-journal", `${file}:1: `));
     },
   );
 });
@@ -287,11 +290,9 @@ describe("secrets", () => {
       headers: { authorization: "Bearer sk-mine-22", "api-key": "other-value" },
       secrets: ["sk-mine-22", "other-value"],
     });
-    expect(() => read({ apiKeyEnv: "MY_KEY" })).toThrow(
-      "apiKeyEnv: the environment variable that it names is not set",
-    );
+    expect(() => read({ apiKeyEnv: "MY_KEY" })).toThrow(breaking("unset-variable", "apiKeyEnv"));
     expect(() => read({ apiKeyEnv: "MY_KEY" }, { MY_KEY: "line\nbreak" })).toThrow(
-      "characters that no header may have",
+      breaking("invalid-header-value", "apiKeyEnv"),
     );
   });
 

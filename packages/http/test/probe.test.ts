@@ -1,4 +1,5 @@
 import { expect, it } from "vitest";
+import { breaking } from "../../base/test/support/breaking.js";
 import { HTTPModel, type HTTPModelOptions } from "../src/index.js";
 import { answerProbe, completion, json, lastText, loopback, type Asked, type Responder } from "./loopback.js";
 
@@ -202,5 +203,5 @@ it("explains why a server does not answer", async () => {
     traitsOf((_, response) => json(response, 404, { error: { message: "no model m" } })),
   ).rejects.toThrow("status 404: no model m");
   const model = made("http://127.0.0.1:9/v1");
-  await expect(model.probe()).rejects.toThrow("no connection: ");
+  await expect(model.probe()).rejects.toThrow(breaking("no-answer"));
 });

@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { Message } from "@astra-rl/lm";
+import { breaking } from "../../base/test/support/breaking.js";
 import { AnswerJournal } from "../src/index.js";
 import { temporaryFolder } from "../../method/test/training/temporary-folder.js";
 import { failureOf, key, model, one, probe, QUICK } from "./asking.js";
@@ -98,7 +99,7 @@ describe("tokens that a server does not count", () => {
       asking.map((row) => probe(`${row}`)),
       { keys: asking.map((row) => key(row)) },
     );
-    await expect(all).rejects.toThrow("budget.tokens: the limit of 2000 leaves no room");
+    await expect(all).rejects.toThrow(breaking("budget-exhausted", "budget.tokens: the limit of 2000"));
     expect(calls()).toBeLessThan(40);
     expect(made.spent.input + made.spent.output).toBeGreaterThan(1800);
     expect(made.server.uncounted).toBeGreaterThan(0);

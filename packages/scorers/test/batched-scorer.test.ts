@@ -1,6 +1,6 @@
-import { UsageError } from "@astra-rl/base";
 import { describe, expect, it } from "vitest";
 import { Scorer, type ScoreOutcome } from "@astra-rl/method";
+import { breaking } from "../../base/test/support/breaking.js";
 import { BatchedScorer } from "../src/index.js";
 
 class Counting extends Scorer {
@@ -53,7 +53,11 @@ describe("BatchedScorer", () => {
   });
 
   it("refuses batches of nothing", () => {
-    expect(() => new BatchedScorer(new Counting(), { batchSize: 0 })).toThrow(UsageError);
-    expect(() => new BatchedScorer(new Counting(), { cacheSize: -1 })).toThrow(UsageError);
+    expect(() => new BatchedScorer(new Counting(), { batchSize: 0 })).toThrow(
+      breaking("out-of-range", "batchSize"),
+    );
+    expect(() => new BatchedScorer(new Counting(), { cacheSize: -1 })).toThrow(
+      breaking("out-of-range", "cacheSize"),
+    );
   });
 });

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { UsageError, foldText } from "@astra-rl/base";
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { breaking } from "../../base/test/support/breaking.js";
 import { KeywordScorer, type KeywordEntry } from "../src/index.js";
 
 const score = async (entries: (KeywordEntry | string)[], text: string) => {
@@ -232,16 +233,14 @@ describe("KeywordScorer.load", () => {
   it("refuses other encodings, folders and invalid JSON, and says what it got", async () => {
     const path = join(folder, "latin1.json");
     await writeFile(path, Buffer.from('["f\u00fcr"]', "latin1"));
-    await expect(KeywordScorer.load(path)).rejects.toThrow(
-      `${path}: keywords must be UTF-8 text, got other bytes`,
-    );
-    await expect(KeywordScorer.load(folder)).rejects.toThrow("cannot read keywords: it is a folder");
-    await expect(load("[1")).rejects.toThrow("cannot read keywords: it is not JSON");
+    await expect(KeywordScorer.load(path)).rejects.toThrow(breaking("not-utf8", path));
+    await expect(KeywordScorer.load(folder)).rejects.toThrow(breaking("file-unreadable", folder));
+    await expect(load("[1")).rejects.toThrow(breaking("not-json"));
   });
 
   it("names a missing file", async () => {
     await expect(KeywordScorer.load(join(folder, "none.json"))).rejects.toThrow(
-      /none.json: cannot read keywords: there is no such file/u,
+      breaking("file-not-found", "none.json"),
     );
   });
 });

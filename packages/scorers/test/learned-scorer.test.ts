@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { liveTensors, scope, tensor, writeSafetensors } from "@astra-rl/torch";
 import { UsageError, hashedNgrams } from "@astra-rl/base";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { breaking } from "../../base/test/support/breaking.js";
 import { LearnedScorer, type LearnedScorerConfiguration } from "../src/index.js";
 import { scorerContract } from "./contract/scorer.contract.js";
 
@@ -47,11 +48,11 @@ describe("LearnedScorer", () => {
   it("refuses weights that do not fit or are not finite", () => {
     const { weight, bias } = weights();
     expect(() => new LearnedScorer(configuration, { weight: weight.slice(1), bias })).toThrow(
-      /need 2048 weights/u,
+      breaking("length-mismatch", "2048"),
     );
     weight[5] = NaN;
     expect(() => new LearnedScorer(configuration, { weight, bias })).toThrow(
-      /tiny: every weight must be finite/u,
+      breaking("not-finite", "weight"),
     );
   });
 });
@@ -99,8 +100,6 @@ describe("LearnedScorer.load", () => {
   });
 
   it("names a folder without a scorer", async () => {
-    await expect(LearnedScorer.load(join(folder, "none"))).rejects.toThrow(
-      /cannot read the scorer's configuration/u,
-    );
+    await expect(LearnedScorer.load(join(folder, "none"))).rejects.toThrow(breaking("file-not-found"));
   });
 });

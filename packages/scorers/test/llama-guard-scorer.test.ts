@@ -6,6 +6,7 @@ import { liveTensors } from "@astra-rl/torch";
 import { UsageError } from "@astra-rl/base";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import type { Exchange } from "@astra-rl/method";
+import { breaking } from "../../base/test/support/breaking.js";
 import { GuardPrompt } from "../src/llama-guard-prompt.js";
 import { LlamaGuardScorer, type LlamaGuardOptions } from "../src/index.js";
 import { temporaryFolder } from "../../method/test/training/temporary-folder.js";
@@ -176,7 +177,7 @@ describe("its prompt", () => {
   test("a template that does not fit the window is refused", async () => {
     const prompt = await promptOf(PARTS);
     expect(() => prompt.encode([{ role: "user", content: "x", cut: "end" }], 20)).toThrow(
-      /the template alone takes \d+ tokens, and the model reads at most 20/u,
+      breaking("template-exceeds-window", "20"),
     );
   });
 });

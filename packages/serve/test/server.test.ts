@@ -3,6 +3,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { generate, tokenLogprobs } from "@astra-rl/lm";
 import { noGrad } from "@astra-rl/torch";
 import { describe, expect, it, vi } from "vitest";
+import { breaking } from "../../base/test/support/breaking.js";
 import { SeededStream } from "../../base/test/support/seeded-stream.js";
 import { serve } from "../src/index.js";
 import { raw, servedModel, useServer } from "./serving.js";
@@ -379,9 +380,11 @@ describe("a server with a token", () => {
 
   it("is required on public addresses, and a used port is named", async () => {
     const model = servedModel(serving.loaded, "m");
-    await expect(serve([model], { host: "0.0.0.0", port: 0 })).rejects.toThrow("--token-env");
+    await expect(serve([model], { host: "0.0.0.0", port: 0 })).rejects.toThrow(
+      breaking("token-required", "--token-env"),
+    );
     const port = Number(new URL(serving.server.url).port);
-    await expect(serve([model], { port })).rejects.toThrow("the port is in use");
+    await expect(serve([model], { port })).rejects.toThrow(breaking("cannot-listen"));
     model.batch.dispose();
   });
 });

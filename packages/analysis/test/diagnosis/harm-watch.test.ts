@@ -1,5 +1,6 @@
-import { UsageError, type Json } from "@astra-rl/base";
+import { type Json } from "@astra-rl/base";
 import { describe, expect, it } from "vitest";
+import { breaking } from "../../../base/test/support/breaking.js";
 import { HarmWatch } from "../../src/diagnosis/index.js";
 
 /** The watch's warnings, by step from 1. */
@@ -88,6 +89,6 @@ describe("HarmWatch", () => {
       second.setState(JSON.parse(JSON.stringify(first.getState())) as Json);
       expect([...said, ...warnings(run.slice(stop), second).map((step) => step + stop)]).toEqual(whole);
     }
-    expect(() => new HarmWatch(100).setState({ first: [] })).toThrow(UsageError);
+    expect(() => new HarmWatch(100).setState({ first: [] })).toThrow(breaking("invalid-state"));
   });
 });

@@ -1,5 +1,6 @@
 import { UsageError, type Json } from "@astra-rl/base";
 import { describe, expect, it } from "vitest";
+import { breaking } from "../../../base/test/support/breaking.js";
 import {
   RunDiagnosis,
   TRENDS,
@@ -145,8 +146,6 @@ describe("RunDiagnosis", () => {
       "rare",
     ]);
     expect(() => new RunDiagnosis(100).setState({ watches: { harm: null } })).toThrow(UsageError);
-    expect(() => new TrendWatch(TRENDS[0]!, 100).setState({ first: [] })).toThrow(
-      /not returned by getState\(\) of a watch/u,
-    );
+    expect(() => new TrendWatch(TRENDS[0]!, 100).setState({ first: [] })).toThrow(breaking("invalid-state"));
   });
 });

@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import { Conversation } from "@astra-rl/lm";
 import { Graph, Node, type Turn } from "@astra-rl/method";
+import { breaking } from "../../../base/test/support/breaking.js";
 import { parseConfiguration, type Configuration } from "../../src/configuration/index.js";
 import {
   assembleCredit,
@@ -84,7 +85,9 @@ test("harm can be rewarded after harmless probes only", async () => {
   expect(await worth(", probes: harmless, threshold: 0.6", rude)).toBe(0.5);
   expect(await worth(", probes: graded", rude)).toBe(0.25);
   expect(await worth("", rude)).toBe(0.5);
-  await expect(worth(", of: probe, probes: graded", rude)).rejects.toThrow("counts for any probe");
+  await expect(worth(", of: probe, probes: graded", rude)).rejects.toThrow(
+    breaking("inapplicable-option", "probes"),
+  );
 });
 
 test("credit: the reward, or the back-up", async () => {

@@ -6,6 +6,7 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { z } from "zod";
 import { Conversation } from "@astra-rl/lm";
 import { Graph, Node, type Turn } from "@astra-rl/method";
+import { breaking } from "../../../base/test/support/breaking.js";
 import {
   parseConfiguration,
   parseOverride,
@@ -255,11 +256,11 @@ describe("a custom scorer", () => {
     writeFileSync(join(folder, "run.yaml"), `${MODELS}scorer: {type: ./${name}#half}\n`);
     expect(await score(join(folder, "run.yaml"))).toBe(0.5);
     await expect(score("{type: keyword, entrys: []}")).rejects.toThrow(
-      '--scorer {type: keyword, entrys: []}: unknown key "scorer.entrys"; did you mean entries?',
+      breaking("unknown-key", '"scorer.entrys"; did you mean entries?'),
     );
     writeFileSync(join(folder, "bad.yaml"), "type: keyword\nentries:\n  - weight: 3\n");
     await expect(score(join(folder, "bad.yaml"))).rejects.toThrow(
-      /bad\.yaml:3:13: scorer\.entries\[0\]\.weight must be greater than 0 and at most 1, got 3/,
+      breaking("out-of-range", "bad.yaml:3:13: scorer.entries[0].weight"),
     );
   });
 });
@@ -464,7 +465,7 @@ describe("unusable modules", () => {
     await expect(scorer("nothing")).rejects.toThrow(
       "must make a Scorer (an object with the method score), got 3",
     );
-    await expect(scorer("broken")).rejects.toThrow(/#broken: creating the scorer failed: too much$/);
+    await expect(scorer("broken")).rejects.toThrow(breaking("creation-failed", "#broken"));
   });
 
   test("--set: relative to the working directory", async () => {

@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { hubSettings } from "@astra-rl/lm";
 import { UsageError } from "@astra-rl/base";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { breaking } from "../../../base/test/support/breaking.js";
 import {
   ADVBENCH_GOALS,
   ADVBENCH_TARGETS,
@@ -142,7 +143,7 @@ describe("named prompt sets", () => {
   it("make no requests offline, say so, and use a file placed there manually", async () => {
     const offline = options({ HF_HUB_OFFLINE: "1" });
     await expect(readPrompts(ADVBENCH_TASKS, offline)).rejects.toThrow(
-      /prompt set "advbench-tasks": HF_HUB_OFFLINE is set.*go online once, or download/u,
+      breaking("not-cached", '"advbench-tasks"'),
     );
     expect(requests).toEqual([]);
     const { mkdirSync } = await import("node:fs");
@@ -155,7 +156,9 @@ describe("named prompt sets", () => {
     const folder = (environment: NodeJS.ProcessEnv) => datasetSettings(environment).cacheFolder;
     expect(folder({ HF_HOME: "/h" })).toBe("/h/astra-rl/datasets");
     expect(folder({ XDG_CACHE_HOME: "/c" })).toBe("/c/huggingface/astra-rl/datasets");
-    expect(() => datasetSettings({ ASTRA_RL_DATASETS: "here" })).toThrow(/must be an http/u);
+    expect(() => datasetSettings({ ASTRA_RL_DATASETS: "here" })).toThrow(
+      breaking("not-an-http-address", "ASTRA_RL_DATASETS"),
+    );
   });
 });
 
@@ -181,16 +184,16 @@ describe("a file of the hub", () => {
     expect(await readPrompts(source, { hub: hub.options({ HF_HUB_OFFLINE: "1" }) })).toEqual(["a", "b"]);
     expect(hub.requests).toEqual([]);
     await expect(readPrompts("hf://datasets/owner/set/test.jsonl", { hub: hub.options() })).rejects.toThrow(
-      /the dataset has no file test\.jsonl; it has data\/train\.jsonl/u,
+      breaking("file-not-found", "data/train.jsonl"),
     );
   });
 
   it("explains an invalid address, and a missing dataset", async () => {
     await expect(readPrompts("hf://owner/set/a.json", { hub: hub.options() })).rejects.toThrow(
-      /is written hf:\/\/datasets\/OWNER\/NAME\/PATH/u,
+      breaking("invalid-hub-path", "hf://owner/set/a.json"),
     );
     await expect(readPrompts("hf://datasets/owner/none/a.json", { hub: hub.options() })).rejects.toThrow(
-      /dataset "owner\/none"/u,
+      breaking("repository-not-found", '"owner/none"'),
     );
     expect(hubSettings({}).offline).toBe(false);
   });

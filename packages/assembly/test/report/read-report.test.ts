@@ -6,6 +6,7 @@ import { Graph, Node, stringifyGraph } from "@astra-rl/method";
 import { summarize } from "@astra-rl/analysis";
 import { stringifyEvaluation, stringifyMetrics, type EvaluationDetail } from "@astra-rl/records";
 import { csvReport, embeddedJson, htmlReport, markdownReport, readReport } from "@astra-rl/report";
+import { breaking } from "../../../base/test/support/breaking.js";
 
 const folder = mkdtempSync(join(tmpdir(), "astra-rl-report-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
@@ -146,8 +147,8 @@ test("uses evaluations during training if a folder has no others", () => {
 test("refuses a path that is neither run nor evaluation, by name", () => {
   mkdirSync(at("empty"));
   writeFileSync(at("text.json"), "{}");
-  expect(() => readReport([at("empty")])).toThrow(/empty: contains no run/);
-  expect(() => readReport([at("none")])).toThrow(/none: there is no such/);
+  expect(() => readReport([at("empty")])).toThrow(breaking("not-a-run-folder", "empty"));
+  expect(() => readReport([at("none")])).toThrow(breaking("file-not-found", "none"));
   expect(() => readReport([at("text.json")])).toThrow(/text\.json: summary/);
 });
 

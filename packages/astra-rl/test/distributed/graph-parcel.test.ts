@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { Conversation, Message } from "@astra-rl/lm";
 import { NotedMessage, Graph, likelihoodOf, logprobsOf, Node, type NodeFields } from "@astra-rl/method";
+import { breaking } from "../../../base/test/support/breaking.js";
 import { packGraphs, unpackGraphs } from "../../../method/src/tree/graph-parcel.js";
 
 const sampled = (after: Conversation, ids: number[]) => ({
@@ -118,8 +119,6 @@ describe("graphs sent between processes", () => {
     class Board {
       rows = 8;
     }
-    expect(() => packGraphs([graph(new Board())])).toThrow(
-      /^distributed: a state or message of the class Board cannot be sent between processes; use plain data/u,
-    );
+    expect(() => packGraphs([graph(new Board())])).toThrow(breaking("not-transferable", "Board"));
   });
 });

@@ -28,6 +28,7 @@ import {
   LlamaGuardScorer,
   MaxScorer,
 } from "@astra-rl/scorers";
+import { breaking } from "../../../base/test/support/breaking.js";
 import { ArchiveSampler, FewShotSampler } from "../../src/samplers/index.js";
 import { BigramSystem } from "../../../method/test/support/bigram-system.js";
 import { ToySystem } from "../../../method/test/support/toy-system.js";
@@ -135,9 +136,9 @@ describe("parts of the wrong type", () => {
   it("of the trainer of language models", () => {
     const trainer = (options: object) => () =>
       new HFASTTrainer(new HFASTConfiguration(), sampler, new DPO(system), options);
-    expect(trainer({ evaluator: ["Hello. "] })).toThrow("evaluator must be an Evaluator");
-    expect(trainer({ runDirectory: { path: "runs/one" } })).toThrow("runDirectory must be a string");
-    expect(trainer({ resume: "yes" })).toThrow('resume must be true or false, got "yes"');
+    expect(trainer({ evaluator: ["Hello. "] })).toThrow(breaking("invalid-type", "evaluator"));
+    expect(trainer({ runDirectory: { path: "runs/one" } })).toThrow(breaking("invalid-type", "runDirectory"));
+    expect(trainer({ resume: "yes" })).toThrow(breaking("invalid-type", "resume"));
   });
 
   it("of an invalid configuration", () => {
@@ -146,7 +147,7 @@ describe("parts of the wrong type", () => {
       "training: the configuration must be a TrainingConfiguration, got an object; write new TrainingConfiguration({ … })",
     );
     expect(() => make(HFASTTrainer, { trainingSteps: 3 }, sampler, new DPO(system))).toThrow(
-      "training: the configuration must be a TrainingConfiguration, got an object",
+      breaking("wrong-class", "TrainingConfiguration"),
     );
   });
 
@@ -155,9 +156,9 @@ describe("parts of the wrong type", () => {
       "JSONLinesLogger: file must be a string that is not empty, got an object",
     );
     expect(() => make(Reward, [harm(scorer)])).toThrow("give { term, weight }");
-    expect(() => make(Reward, harm(scorer))).toThrow("Reward: terms must be an array");
-    expect(() => make(MaxScorer, ["detoxify"])).toThrow("scorer must be a Scorer (extend the class Scorer)");
-    expect(() => make(MaxScorer, scorer)).toThrow("max: scorers must be an array");
+    expect(() => make(Reward, harm(scorer))).toThrow(breaking("not-a-list", "Reward: terms"));
+    expect(() => make(MaxScorer, ["detoxify"])).toThrow(breaking("invalid-type", "scorer"));
+    expect(() => make(MaxScorer, scorer)).toThrow(breaking("not-a-list", "max: scorers"));
   });
 });
 

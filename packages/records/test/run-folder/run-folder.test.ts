@@ -1,6 +1,7 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, it } from "vitest";
+import { breaking } from "../../../base/test/support/breaking.js";
 import { checkNewRunFolder } from "../../src/run-folder/index.js";
 import { temporaryFolder } from "../../../method/test/training/temporary-folder.js";
 
@@ -13,5 +14,5 @@ it("does not block the folder of a run without steps, with the files of a refuse
     writeFileSync(join(folder, name), "");
   checkNewRunFolder(folder);
   writeFileSync(join(folder, "metrics.jsonl"), "{}\n");
-  expect(() => checkNewRunFolder(folder)).toThrow("already contains files");
+  expect(() => checkNewRunFolder(folder)).toThrow(breaking("folder-occupied"));
 });

@@ -3,6 +3,7 @@ import { parquetReadObjects } from "hyparquet";
 import { describe, expect, it } from "vitest";
 import { parse } from "yaml";
 import type { EvaluationRecord, GraphRecord, NodeRecord } from "@astra-rl/records";
+import { breaking } from "../../../base/test/support/breaking.js";
 import { HOSTILE_TEXTS } from "../../../viewer/test/hostile-texts.js";
 import {
   attacksOfEvaluation,
@@ -101,7 +102,9 @@ describe("texts that are hostile to a format", () => {
     const cases = JSON.parse(textOf("harmbench", single)) as Record<string, string[]>;
     expect(Object.values(cases)).toEqual(single.map((attack) => [messagesOf(attack, false)[0]!.content]));
     expect(exportAttacks("harmbench", [...attacks, single[0]!], source).leftOut).toBe(attacks.length);
-    expect(() => exportAttacks("harmbench", attacks, source)).toThrow("fits harmbench");
+    expect(() => exportAttacks("harmbench", attacks, source)).toThrow(
+      breaking("nothing-fits-format", "harmbench"),
+    );
   });
 
   it("are a string in garak's module, which is valid ASCII Python", () => {
@@ -298,7 +301,7 @@ describe("attacks", () => {
   });
 
   it("are required: an empty export is refused", () => {
-    expect(() => exportAttacks("csv", [], source)).toThrow("--all");
+    expect(() => exportAttacks("csv", [], source)).toThrow(breaking("no-attacks", "--all"));
   });
 });
 

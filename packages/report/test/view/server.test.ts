@@ -15,6 +15,7 @@ import { basename, join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { summarize } from "@astra-rl/analysis";
 import { stringifyEvaluation, stringifyMetrics, type EvaluationDetail } from "@astra-rl/records";
+import { breaking } from "../../../base/test/support/breaking.js";
 import { view, type RunningView } from "../../src/view/index.js";
 
 const folder = mkdtempSync(join(tmpdir(), "astra-rl-view-"));
@@ -340,8 +341,10 @@ describe("the server of astra-rl view", () => {
   }, 30_000);
 
   it("reports a folder with nothing to show", async () => {
-    await expect(view(join(folder, "nothing"), { port: 0 })).rejects.toThrow("there is no such folder");
+    await expect(view(join(folder, "nothing"), { port: 0 })).rejects.toThrow(
+      breaking("folder-not-found", "nothing"),
+    );
     const port = Number(new URL(running.url).port);
-    await expect(view(folder, { port })).rejects.toThrow("the port is in use");
+    await expect(view(folder, { port })).rejects.toThrow(breaking("cannot-listen"));
   });
 });
