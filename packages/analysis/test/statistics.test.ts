@@ -87,7 +87,7 @@ describe("a share of items that come in groups", () => {
     expect(clusteredInterval(of(1, 2, 3, 4, 5, 6, 7))).toBeNull();
     expect(clusteredInterval([])).toBeNull();
     expect(() => clusteredInterval([{ successes: 2, trials: 1 }])).toThrow(
-      breaking("out-of-range", "clusteredInterval"),
+      breaking("impossible-counts", "clusteredInterval"),
     );
   });
 

@@ -73,7 +73,7 @@ function deriveKey(seed: number, name: string): [number, number] {
   if (latest !== null && latest.seed === seed && latest.name === name) return latest.key;
   if (!Number.isSafeInteger(seed)) {
     throw new UsageError(
-      "not-an-integer",
+      "out-of-range",
       `keyedUniform: a seed must be a whole number, got ${describeValue(seed)}`,
     );
   }

@@ -129,7 +129,7 @@ describe("keyedUniform", () => {
   });
 
   it("refuses invalid keys", () => {
-    expect(() => keyedUniform(key({ seed: 0.5 }), 0)).toThrow(breaking("not-an-integer", "0.5"));
+    expect(() => keyedUniform(key({ seed: 0.5 }), 0)).toThrow(breaking("out-of-range", "seed"));
     expect(() => keyedUniform(key({ node: -1 }), 0)).toThrow(breaking("out-of-range", "node"));
     expect(() => keyedUniform(key({ episode: NaN }), 0)).toThrow(breaking("out-of-range", "episode"));
     expect(() => keyedUniform(key(), 2 ** 32)).toThrow(breaking("out-of-range", "index"));

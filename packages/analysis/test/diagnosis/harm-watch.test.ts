@@ -1,4 +1,4 @@
-import { type Json } from "@astra-rl/base";
+import type { Json } from "@astra-rl/base";
 import { describe, expect, it } from "vitest";
 import { breaking } from "../../../base/test/support/breaking.js";
 import { HarmWatch } from "../../src/diagnosis/index.js";

@@ -65,6 +65,9 @@ export function ruleOfIssue(issue: z.core.$ZodIssue, given: unknown): string {
   if (issue.path.length > 0 && valueAt(issue.path, given) === undefined) return "missing-key";
   if (issue.code === "invalid_union") return unionRule(issue, given);
   if (issue.code === "too_small" || issue.code === "too_big") return sizeRule(issue);
+  // NaN and fractions are numbers, but not those that are allowed.
+  const isNumeric = issue.code === "invalid_type" && NUMERIC.includes(issue.expected);
+  if (isNumeric && typeof valueAt(issue.path, given) === "number") return "out-of-range";
   // A key or an item of a map has issues of its own.
   return "issues" in issue ? ruleOfIssue(issue.issues[0]!, given) : RULES[issue.code];
 }

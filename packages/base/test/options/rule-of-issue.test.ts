@@ -29,6 +29,8 @@ describe("the rule of an error of parseOptions", () => {
     ["unknown-key", { counts: 1 }],
     ["invalid-type", { count: "1" }],
     ["out-of-range", { count: 0 }],
+    ["out-of-range", { count: 0.5 }],
+    ["out-of-range", { even: NaN }],
     ["out-of-range", { share: 2 }],
     ["unknown-choice", { share: "half" }],
     ["invalid-type", { names: 1 }],

@@ -340,10 +340,7 @@ function childrenOf<S, A>(
 
 function checkWhole(what: string, value: number): void {
   if (!Number.isSafeInteger(value)) {
-    throw new UsageError(
-      "not-an-integer",
-      `ASTSampler: ${what} must be a whole number, got ${String(value)}`,
-    );
+    throw new UsageError("out-of-range", `ASTSampler: ${what} must be a whole number, got ${String(value)}`);
   }
 }
 

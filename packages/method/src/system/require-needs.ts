@@ -10,16 +10,14 @@ import type { System, SystemNeed } from "./system.js";
 export function requireNeeds<S, A>(system: System<S, A>, needs: readonly SystemNeed[], who: string): void {
   for (const need of needs) {
     const reason = system.missingCapability(need);
+    const { rule, what } = NEEDED[need];
     if (reason !== null)
-      throw new UsageError(
-        `no-${need}`,
-        `${who} needs ${NEEDED[need]}, but ${system.constructor.name} ${reason}`,
-      );
+      throw new UsageError(rule, `${who} needs ${what}, but ${system.constructor.name} ${reason}`);
   }
 }
 
 const NEEDED = {
-  baseline: "a baseline",
-  values: "a system that provides values",
-  entropy: "the entropy of the tester",
+  baseline: { rule: "no-baseline", what: "a baseline" },
+  values: { rule: "no-values", what: "a system that provides values" },
+  entropy: { rule: "no-entropy", what: "the entropy of the tester" },
 };

@@ -259,7 +259,7 @@ const counters = z.strictObject({ nextEpisode: z.int().min(0), nextExperience: z
 function checkSeed(seed: unknown): number {
   if (Number.isSafeInteger(seed)) return seed as number;
   throw new UsageError(
-    "not-an-integer",
+    "out-of-range",
     `Harness.experience: the seed must be a whole number, got ${describeValue(seed)}`,
   );
 }

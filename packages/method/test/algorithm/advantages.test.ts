@@ -1,5 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { breaking } from "../../../base/test/support/breaking.js";
 import {
   BaselineAdvantage,
   generalizedAdvantages,
@@ -211,9 +212,9 @@ describe("estimators", () => {
     one.estimate([[turn(4, [0])]]);
     other.setState(one.getState());
     expect(other.estimate([[turn(5, [0])]])).toEqual([[1]]);
-    expect(() => other.setState("four")).toThrow('needs a running mean or null, got "four"');
+    expect(() => other.setState("four")).toThrow(breaking("invalid-state", '"four"'));
     expect(new BaselineAdvantage("others").getState()).toBeNull();
-    expect(() => new BaselineAdvantage("others").setState(4)).toThrow("this baseline has no state, got 4");
+    expect(() => new BaselineAdvantage("others").setState(4)).toThrow(breaking("no-state", "4"));
   });
 });
 
@@ -250,7 +251,7 @@ describe("the coefficient of the KL penalty", () => {
     const controller = new KLController(0.1, null);
     controller.update(60);
     expect([controller.coefficient, controller.getState()]).toEqual([0.1, null]);
-    expect(() => controller.setState(0.3)).toThrow("the coefficient is fixed, got 0.3");
-    expect(() => new KLController(0.1, 6).setState("much")).toThrow('needs a coefficient, got "much"');
+    expect(() => controller.setState(0.3)).toThrow(breaking("no-state", "0.3"));
+    expect(() => new KLController(0.1, 6).setState("much")).toThrow(breaking("invalid-state", '"much"'));
   });
 });

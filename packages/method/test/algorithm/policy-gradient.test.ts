@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { liveTensors, noGrad, scope, tensor, type Tensor } from "@astra-rl/torch";
 import type { Failure } from "@astra-rl/records";
+import { breaking } from "../../../base/test/support/breaking.js";
 import {
   A2C,
   GRPO,
@@ -420,14 +421,10 @@ describe("the step of a policy gradient", () => {
     const rloo = new RLOO(toy, { entropyCoefficient: 0.1 });
     const graph = tree();
     const raw = rloo.flatten(graph, rewardCredit(graph));
-    await expect(rloo.step(rloo.collate(raw))).rejects.toThrow(
-      "RLOO.step: a turn has no advantages; call prepare",
-    );
-    await expect(rloo.step(rloo.collate([]))).rejects.toThrow("RLOO.step: the batch contains no turns");
+    await expect(rloo.step(rloo.collate(raw))).rejects.toThrow(breaking("missing-advantages", "RLOO.step"));
+    await expect(rloo.step(rloo.collate([]))).rejects.toThrow(breaking("empty-batch", "RLOO.step"));
     const batch = rloo.collate((await prepared(rloo)).branches);
-    await expect(rloo.step(batch)).rejects.toThrow(
-      "BigramSystem cannot compute the entropy of its tester; set it to 0",
-    );
+    await expect(rloo.step(batch)).rejects.toThrow(breaking("no-entropy", "BigramSystem"));
     toy.dispose();
   });
 });
@@ -531,9 +528,7 @@ describe("the KL to the baseline", () => {
   it("requires a baseline, and refuses a system without one at assembly", () => {
     const bare = new ASTSystem({});
     const sampler = new ASTSampler(bare, ["x"], { width: 2, depth: 1 });
-    expect(() => new Harness(sampler, new RLOO(bare))).toThrow(
-      "RLOO needs a baseline, but ASTSystem has none",
-    );
+    expect(() => new Harness(sampler, new RLOO(bare))).toThrow(breaking("no-baseline", "ASTSystem"));
     expect(() => new Harness(sampler, new RLOO(bare, { klLossCoefficient: 0 }))).not.toThrow();
   });
 });
@@ -622,15 +617,13 @@ describe("values", () => {
     const toy = new BigramSystem();
     const sampler = new ASTSampler(toy, ["x"], { width: 2 });
     for (const make of [makers.PPO, makers.A2C]) {
-      expect(() => new Harness(sampler, make(toy))).toThrow(
-        "needs a system that provides values, but BigramSystem provides no",
-      );
+      expect(() => new Harness(sampler, make(toy))).toThrow(breaking("no-values", "BigramSystem"));
     }
     for (const make of [makers.REINFORCE, makers.RLOO, makers.GRPO]) {
       expect(new Harness(sampler, make(toy)).algorithm.needs).toEqual(["baseline"]);
     }
     expect(() => new PPO(toy, { valueLearningRate: 1 }).learningRates()).toThrow(
-      "BigramSystem has no parameters",
+      breaking("no-value-parameters", "BigramSystem"),
     );
     toy.dispose();
   });
@@ -661,7 +654,9 @@ describe("what policy gradients refuse", () => {
     const valued = new ValuedBigram();
     const grown = new ASTSampler(valued, ["x"]);
     const ppo = new PPO(valued, { klLossCoefficient: 0 });
-    expect(() => new Harness(grown, ppo, { credit: backUp() })).toThrow("PPO: the credit already");
+    expect(() => new Harness(grown, ppo, { credit: backUp() })).toThrow(
+      breaking("credit-looks-ahead", "PPO"),
+    );
     valued.dispose();
   });
 

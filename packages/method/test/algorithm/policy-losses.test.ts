@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { liveTensors, scope, tensor, type Tensor } from "@astra-rl/torch";
 import { checkGradient } from "@astra-rl/torch/testing";
+import { breaking } from "../../../base/test/support/breaking.js";
 import {
   clippedSurrogateLoss,
   clippedValueLoss,
@@ -233,7 +234,7 @@ describe("the other losses by hand", () => {
 
   it("ORPO: requires lengths, and a λ of at least 0", () => {
     const pair = { chosen: doubles([-1]), rejected: doubles([-2]) };
-    expect(() => orpoLoss(pair)).toThrow("orpoLoss: needs chosenLengths with 1 token counts, got none");
+    expect(() => orpoLoss(pair)).toThrow(breaking("length-mismatch", "chosenLengths"));
     expect(() => orpoLoss({ ...pair, chosenLengths: [1], rejectedLengths: [1] }, { lambda: -1 })).toThrow(
       "orpoLoss: lambda must be a finite number of at least 0, got -1",
     );
@@ -262,7 +263,9 @@ describe("means over tokens", () => {
   it("of empty batches are 0, and lengths must match", () => {
     for (const normalizer of ["token", "sequence", "none"] as const)
       expect(value([0, 0, 0], normalizer)).toBe(0);
-    scope(() => expect(() => tokenMean(doubles(losses), [1], "token")).toThrow("each of 3 rows, got 1"));
+    scope(() =>
+      expect(() => tokenMean(doubles(losses), [1], "token")).toThrow(breaking("length-mismatch", "3")),
+    );
   });
 });
 

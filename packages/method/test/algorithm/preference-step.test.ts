@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { liveTensors, noGrad, scope, tensor } from "@astra-rl/torch";
+import { breaking } from "../../../base/test/support/breaking.js";
 import { DPO, IPO, ORPO, type PreferenceBatch } from "../../src/algorithm/preference/index.js";
 import { dpoLoss, ipoLoss } from "../../src/algorithm/losses/index.js";
 import { ContractError, rewardCredit, TokenTable } from "../../src/tree/index.js";
@@ -226,7 +227,7 @@ describe("the step of a preference algorithm", () => {
   it("refuses a batch without pairs", async () => {
     const toy = system();
     const empty = new DPO(toy).collate([]);
-    await expect(new DPO(toy).step(empty)).rejects.toThrow("DPO.step: the batch contains no pairs");
+    await expect(new DPO(toy).step(empty)).rejects.toThrow(breaking("empty-batch", "DPO.step"));
     toy.dispose();
   });
 });

@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { Adam, liveTensors, scope, tensor, type Tensor } from "@astra-rl/torch";
 import { checkGradient } from "@astra-rl/torch/testing";
+import { breaking } from "../../../base/test/support/breaking.js";
 import { trajectoryBalanceLoss } from "../../src/algorithm/losses/index.js";
 import type { PreferenceLogprobs } from "../../src/algorithm/preference/index.js";
 
@@ -50,10 +51,8 @@ describe("trajectoryBalanceLoss", () => {
 
   it("declares its requirements", () => {
     scope(() => {
-      expect(() => trajectoryBalanceLoss(pairs())).toThrow(
-        "needs creditGaps with 2 differences of credit, got none",
-      );
-      expect(() => trajectoryBalanceLoss(pairs([1]))).toThrow("got 1");
+      expect(() => trajectoryBalanceLoss(pairs())).toThrow(breaking("length-mismatch", "creditGaps"));
+      expect(() => trajectoryBalanceLoss(pairs([1]))).toThrow(breaking("length-mismatch", "creditGaps"));
       expect(() => trajectoryBalanceLoss(pairs([1, 1]), { beta: 0 })).toThrow("beta must be");
     });
   });

@@ -6,6 +6,7 @@ import { liveTensors, noGrad, scope, tensor, type Tensor } from "@astra-rl/torch
 import { UsageError } from "@astra-rl/base";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { KeywordScorer } from "@astra-rl/scorers";
+import { breaking } from "../../../base/test/support/breaking.js";
 import {
   hasValues,
   HFASTSystem,
@@ -220,7 +221,7 @@ describe("a value head", () => {
       );
       await expect(asked).rejects.toBeInstanceOf(UsageError);
     }
-    expect(() => system.parts.tester.forward([], [], values)).toThrow("tester: has no value head");
+    expect(() => system.parts.tester.forward([], [], values)).toThrow(breaking("no-value-head", "tester"));
     system.dispose();
   });
 
@@ -231,9 +232,7 @@ describe("a value head", () => {
     const plain = await HFASTSystem.load(common);
     await plain.saveTester(join(folder, "plain"));
     plain.dispose();
-    await expect(system.restoreTester(join(folder, "plain"))).rejects.toThrow(
-      /had no value head; start a new run/u,
-    );
+    await expect(system.restoreTester(join(folder, "plain"))).rejects.toThrow(breaking("missing-value-head"));
 
     const saved = join(folder, "saved");
     await system.saveTester(saved);
@@ -242,7 +241,7 @@ describe("a value head", () => {
     bytes[bytes.length - 1]! ^= 1;
     writeFileSync(file, bytes);
     await expect(system.restoreTester(saved)).rejects.toThrow(
-      /value_head.safetensors: does not match its recorded checksum/u,
+      breaking("checksum-mismatch", "value_head.safetensors"),
     );
 
     rmSync(join(saved, "SHA256SUMS"));
@@ -252,7 +251,7 @@ describe("a value head", () => {
     );
     const other = new ValueHead(narrow);
     other.save(saved);
-    await expect(system.restoreTester(saved)).rejects.toThrow(/must have shape \[1, \d+\] .* has \[1, 8\]/u);
+    await expect(system.restoreTester(saved)).rejects.toThrow(breaking("shape-mismatch", "[1, 8]"));
     expect([...system.parameters()].map(numbers)).toEqual(parameters);
     other.dispose();
     narrow.dispose();

@@ -1,6 +1,7 @@
-import { UsageError, BLEUReferences, words, type Json } from "@astra-rl/base";
+import { BLEUReferences, words, type Json } from "@astra-rl/base";
 import { describe, expect, it } from "vitest";
 import { Conversation } from "@astra-rl/lm";
+import { breaking } from "../../../base/test/support/breaking.js";
 import { Embedder, HashedNgramEmbedder } from "../../src/models/index.js";
 import { Graph, Node } from "../../src/tree/index.js";
 import { cosine, entropy, gibberish, Reward, selfBLEUTerm, type RewardTerm } from "../../src/reward/index.js";
@@ -105,8 +106,8 @@ describe.each(TERMS)("%s", (_, make) => {
   });
 
   it("refuses a state that is not its own", () => {
-    expect(() => make(null).setState!({ seen: 3 })).toThrow(UsageError);
-    expect(() => make(null).setState!(null)).toThrow(/not returned by getState/u);
+    expect(() => make(null).setState!({ seen: 3 })).toThrow(breaking("invalid-state"));
+    expect(() => make(null).setState!(null)).toThrow(breaking("invalid-state"));
   });
 });
 
@@ -129,7 +130,7 @@ describe("selfBleu", () => {
     expect(await score(some, "a b c d e", "q r s t u")).toEqual([0, -1]);
     expect(all.getState()).toEqual(["a b c d e", "q r s t u", "v w x y z"]);
     expect(some.getState()).toEqual(["q r s t u", "v w x y z"]);
-    expect(() => selfBLEUTerm({ history: 0 })).toThrow(/history must be a whole number of at least 1/u);
+    expect(() => selfBLEUTerm({ history: 0 })).toThrow(breaking("out-of-range", "history"));
   });
 });
 
@@ -161,7 +162,7 @@ describe("cosine", () => {
     await term.observe(graphs("east"));
     const other = cosine(new HashedNgramEmbedder());
     expect(() => other.setState(plain(term.getState()))).toThrow(
-      /computed with the embedder plane, but this one is hashed-ngrams-4096/u,
+      breaking("other-embedder", "hashed-ngrams-4096"),
     );
   });
 });
@@ -191,10 +192,8 @@ describe("gibberish", () => {
         Promise.resolve(texts.map(() => ({ score: 0.9, labels: { clean: 0.75, noise: 0.25 } }))),
     });
     expect(await score(gibberish({ scorer: labelled, clean: "clean" }), "p")).toEqual([-0.25]);
-    expect(() => gibberish({ scorer: labelled, clean: "tidy" })).toThrow(
-      /clean must be a label of table \(clean, noise\), got "tidy"/u,
-    );
-    expect(() => gibberish({ clean: "clean" })).toThrow(/there is no scorer; give one/u);
+    expect(() => gibberish({ scorer: labelled, clean: "tidy" })).toThrow(breaking("unknown-label", '"tidy"'));
+    expect(() => gibberish({ clean: "clean" })).toThrow(breaking("clean-needs-scorer", "clean"));
   });
 
   it("without a scorer is a logistic function of the target's nats per token, with its own name", async () => {
@@ -242,7 +241,7 @@ describe("Reward's clip", () => {
     ]);
     expect(assessment!.reward).toBeNaN();
     expect(() => new Reward([{ term: flat(1), weight: 1 }], { clip: 0 })).toThrow(
-      /clip must be greater than 0/u,
+      breaking("out-of-range", "clip"),
     );
   });
 });

@@ -1,6 +1,7 @@
 import { UsageError, type Json } from "@astra-rl/base";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { breaking } from "../../../base/test/support/breaking.js";
 import type { Graph } from "../../src/tree/index.js";
 import {
   elicitationReward,
@@ -64,7 +65,7 @@ describe("free nats of the nll term", () => {
   it("are the given value, or none", async () => {
     expect(await valuesOf(nll(), 0.5, 3, null)).toEqual([0.5, 3, 10]);
     expect(await valuesOf(nll({ free: 1.25 }), 0.5, 3, null)).toEqual([0, 1.75, 8.75]);
-    expect(() => nll({ free: -1 })).toThrow(/nll: free/u);
+    expect(() => nll({ free: -1 })).toThrow(breaking("out-of-range", "nll: free"));
   });
 
   it("are the mean of the first experience with likelihoods, and then fixed", async () => {
@@ -89,7 +90,7 @@ describe("free nats of the nll term", () => {
       await resumed.observe!([graphOf(2, 2)]);
       expect(await valuesOf(resumed, 3)).toEqual([term === known ? 1.5 : 1]);
     }
-    expect(() => unknown.setState!({ other: 1 })).toThrow(UsageError);
+    expect(() => unknown.setState!({ other: 1 })).toThrow(breaking("invalid-state"));
     expect(nll().getState).toBeUndefined();
   });
 });

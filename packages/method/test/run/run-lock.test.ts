@@ -16,6 +16,7 @@ import { join } from "node:path";
 import { UsageError } from "@astra-rl/base";
 import { expect, it } from "vitest";
 import { LOCK_FILE, recoverRunFolder, RunDirectory, RunLock } from "@astra-rl/records";
+import { breaking } from "../../../base/test/support/breaking.js";
 import type { HFASTTrainerOptions } from "../../src/training/index.js";
 import type { TrainingCallback } from "../../src/training/callbacks/index.js";
 import { assemble, QUICK, textOf } from "../training/support.js";
@@ -62,7 +63,7 @@ it("is taken over from a process whose pid has been reused", () => {
   const folder = temporaryFolder();
   lockOf(folder, { pid: process.pid, host: hostname(), began: "another boot 17" });
   // If the system does not report start times of processes, only the pid decides.
-  if (!existsSync("/proc/self/stat")) expect(() => RunLock.take(folder)).toThrow(UsageError);
+  if (!existsSync("/proc/self/stat")) expect(() => RunLock.take(folder)).toThrow(breaking("lock-held"));
   else expect(() => RunLock.take(folder).release()).not.toThrow();
 });
 
@@ -98,7 +99,7 @@ it("is left by a killed process, and released by one that ends", async () => {
     ]);
   const child = hold("setInterval(() => {}, 1000)");
   await new Promise((resolve) => child.stdout.once("data", resolve));
-  expect(() => RunLock.take(folder)).toThrow(`process ${child.pid} on`);
+  expect(() => RunLock.take(folder)).toThrow(breaking("lock-held"));
   child.kill("SIGKILL");
   await new Promise((resolve) => child.once("close", resolve));
   RunLock.take(folder).release();
@@ -185,7 +186,7 @@ it("detects that another process took over the folder, or that it was moved", ()
   expect(() => second.check()).toThrow(UsageError);
   if (existsSync("/proc/self/fd")) expect(() => second.check()).toThrow(`was renamed, to ${moved}`);
   mkdirSync(folder);
-  expect(() => second.check()).toThrow("while this run was using it");
+  expect(() => second.check()).toThrow(breaking("folder-moved"));
   second.release();
   if (existsSync("/proc/self/fd")) expect(readdirSync(moved)).toEqual([]);
   rmSync(moved, { recursive: true });
@@ -223,7 +224,7 @@ it("a run whose folder is renamed stops before writing elsewhere, and resumes in
       if (step === 6) renameSync(folder, moved);
     },
   };
-  await expect(train(folder, { callbacks: [rename] })).rejects.toThrow("was renamed");
+  await expect(train(folder, { callbacks: [rename] })).rejects.toThrow(breaking("folder-moved"));
   expect(existsSync(folder)).toBe(false);
   await train(moved, { resume: true });
   for (const name of ["metrics.jsonl", "graphs.jsonl", "evaluations.jsonl"]) {
@@ -236,7 +237,7 @@ it("an open run directory cannot be opened again", () => {
   const folder = temporaryFolder();
   const first = new RunDirectory(folder);
   first.open({ resume: false });
-  expect(() => new RunDirectory(folder).open({ resume: true })).toThrow("is using this run");
+  expect(() => new RunDirectory(folder).open({ resume: true })).toThrow(breaking("lock-held"));
   first.close();
   const second = new RunDirectory(folder);
   second.open({ resume: true });

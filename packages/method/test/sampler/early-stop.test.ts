@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { KeywordScorer } from "@astra-rl/scorers";
+import { breaking } from "../../../base/test/support/breaking.js";
 import { DPO } from "../../src/algorithm/preference/index.js";
 import type { Node } from "../../src/tree/index.js";
 import { ASTSampler, PathSampler, type StopAt } from "../../src/sampler/index.js";
@@ -89,7 +90,7 @@ describe("PathSampler", () => {
   it("is refused by algorithms that compare siblings", () => {
     const system = toy();
     expect(() => new DPO(system).checkSampler(new PathSampler(system, PROMPTS))).toThrow(
-      /width must be at least 2, got 1/u,
+      breaking("no-siblings", "width"),
     );
   });
 });

@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { KeywordScorer } from "@astra-rl/scorers";
+import { breaking } from "../../../base/test/support/breaking.js";
 import type { Graph, Node } from "../../src/tree/index.js";
 import { ASTSampler, turnsOfTree } from "../../src/sampler/index.js";
 import { samplerContract } from "../../../scorers/test/contract/sampler.contract.js";
@@ -56,7 +57,7 @@ describe("a pruned tree", () => {
     expect(turnsOfTree(1, 7)).toBe(7);
     expect(turnsOfTree(4, 5, 4)).toBe(4 + 16 + 16 + 16 + 16);
     expect(() => new ASTSampler(toy(), PROMPTS, { width: 3, depth: 4, keep: 2, maxTurns: 20 })).toThrow(
-      "21 turns",
+      breaking("tree-too-large", "21"),
     );
   });
 });

@@ -7,6 +7,7 @@ import { liveTensors, scope, type Tensor } from "@astra-rl/torch";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { KeywordScorer } from "@astra-rl/scorers";
 import type { MetricsRecord, TokensRecord } from "@astra-rl/records";
+import { breaking } from "../../../base/test/support/breaking.js";
 import { DPO } from "../../src/algorithm/preference/index.js";
 import { TokenTable, type Graph, type Node, type NodeKey } from "../../src/tree/index.js";
 import {
@@ -584,8 +585,12 @@ describe("a system made of parts", () => {
     await expect(system.rolloutPromptWithTester(talks("a"))).rejects.toThrow(
       "ASTSystem.rolloutPromptWithTester: this system has no tester; give one in its parts, or override rolloutPromptWithTester",
     );
-    await expect(system.getTargetLogprobs(talks("a"), probes("b"))).rejects.toThrow(/no target/u);
-    await expect(system.reward(talks("a"), probes("b"), responses("c"))).rejects.toThrow(/no scorer/u);
+    await expect(system.getTargetLogprobs(talks("a"), probes("b"))).rejects.toThrow(
+      breaking("missing-part", "target"),
+    );
+    await expect(system.reward(talks("a"), probes("b"), responses("c"))).rejects.toThrow(
+      breaking("missing-part", "scorer"),
+    );
     expect([...(system.parameters() as Iterable<Tensor>)]).toEqual([]);
   });
 });

@@ -5,6 +5,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Conversation } from "@astra-rl/lm";
 import { parseGraphRecord } from "@astra-rl/records";
 import { KeywordScorer } from "@astra-rl/scorers";
+import { breaking } from "../../../base/test/support/breaking.js";
 import { DPO } from "../../src/algorithm/preference/index.js";
 import {
   rewardCredit,
@@ -185,11 +186,9 @@ describe("several testers", () => {
   });
 
   it("are refused with another tokenizer, and shares out of range", async () => {
-    await expect(load({ otherTesters: [QWEN] })).rejects.toThrow(
-      /tester-2 must have the tester's tokenizer/u,
-    );
+    await expect(load({ otherTesters: [QWEN] })).rejects.toThrow(breaking("other-tokenizer", "tester-2"));
     await expect(load({ otherTesters: [GPT2], otherTesterShare: 2 })).rejects.toThrow(
-      /otherTesterShare must be between 0 and 1, got 2/u,
+      breaking("out-of-range", "otherTesterShare"),
     );
   });
 });

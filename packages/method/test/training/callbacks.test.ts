@@ -1,6 +1,7 @@
 import { UsageError, type Json } from "@astra-rl/base";
 import { describe, expect, it } from "vitest";
 import type { MetricsRecord } from "@astra-rl/records";
+import { breaking } from "../../../base/test/support/breaking.js";
 import {
   EarlyStopping,
   type EarlyStoppingOptions,
@@ -75,7 +76,7 @@ describe("callbacks", () => {
 
   it("are refused if two have the same name", () => {
     expect(() => assemble(QUICK, { callbacks: [{ name: "x" }, { name: "x" }] })).toThrow(
-      /two callbacks are named "x"/u,
+      breaking("duplicate-name", '"x"'),
     );
   });
 
@@ -172,7 +173,7 @@ describe("EarlyStopping", () => {
       /unknown metric "evaluation\/sucess_rate"; this step has evaluation\/reward, evaluation\/success_rate$/u,
     );
     expect(() => new EarlyStopping({ metric: "los" }).onStep(record(1, undefined), control)).toThrow(
-      /this step has step, loss/u,
+      breaking("unknown-metric", "step, loss"),
     );
     for (const wrong of [{ patience: 0 }, { minDelta: -1 }, { mode: "up" as never }, { metric: "" }]) {
       expect(() => new EarlyStopping({ metric: "loss", ...wrong })).toThrow(UsageError);
@@ -211,7 +212,7 @@ describe("EarlyStopping", () => {
   it("is refused for an evaluation metric without evaluations", () => {
     const earlyStopping = { metric: "evaluation/success_rate" };
     expect(() => assemble({ ...QUICK, evaluateEvery: 0, earlyStopping })).toThrow(
-      /measured by evaluations, which are disabled; set evaluateEvery/u,
+      breaking("metric-not-measured", "evaluateEvery"),
     );
   });
 });

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { liveTensors, noGrad, scope } from "@astra-rl/torch";
 import { UsageError } from "@astra-rl/base";
+import { breaking } from "../../../base/test/support/breaking.js";
 import { DPO, type PreferenceStep } from "../../src/algorithm/preference/index.js";
 import { REINFORCE } from "../../src/algorithm/policy-gradient/index.js";
 import { ContractError, rewardCredit } from "../../src/tree/index.js";
@@ -74,7 +75,7 @@ describe("experience", () => {
     expect(graphs.map(({ seed, episode }) => [seed, episode])).toEqual([0, 1, 2, 3].map((at) => [5, at]));
     for (const seed of [0.5, NaN, "5", null]) {
       await expect(harness.experience(seed as number)).rejects.toThrow(
-        "Harness.experience: the seed must be a whole number, got",
+        breaking("out-of-range", "Harness.experience"),
       );
     }
     system.dispose();
@@ -151,7 +152,7 @@ describe("experience", () => {
   it("refuses a sampler of width 1 and one of another system", () => {
     const [system, other] = [new BigramSystem(), new BigramSystem()];
     expect(() => new Harness(samplerOf(system, 1), new DPO(system))).toThrow(UsageError);
-    expect(() => new Harness(samplerOf(other), new DPO(system))).toThrow("must share one system");
+    expect(() => new Harness(samplerOf(other), new DPO(system))).toThrow(breaking("separate-systems"));
     system.dispose();
     other.dispose();
   });

@@ -1,8 +1,8 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { AdamW, liveTensors, nonNegative, OptimizerBase, type Optimizer, type Update } from "@astra-rl/torch";
-import { UsageError } from "@astra-rl/base";
 import { describe, expect, it } from "vitest";
+import { breaking } from "../../../base/test/support/breaking.js";
 import { DPO } from "../../src/algorithm/preference/index.js";
 import { PPO } from "../../src/algorithm/policy-gradient/index.js";
 import { ASTSampler } from "../../src/sampler/index.js";
@@ -101,7 +101,7 @@ describe("a custom optimizer", () => {
     trainer.dispose();
     const optimizer = new SignDescent([system.table, system.critic]);
     expect(() => new Trainer(configuration, sampler, algorithm as never, { optimizer })).toThrow(
-      "the algorithm sets a separate learning rate for value",
+      breaking("conflicting-groups", "value"),
     );
     system.dispose();
   });
@@ -140,7 +140,7 @@ describe("a custom optimizer", () => {
       groups: [],
     });
     expect(() => new Trainer(new TrainingConfiguration(), sampler, algorithm, { optimizer: bare })).toThrow(
-      UsageError,
+      breaking("optimizer-without-groups"),
     );
     expect(() => new Trainer(new TrainingConfiguration(), sampler, algorithm, { optimizer: bare })).toThrow(
       "optimizer must have groups, each with its learningRate",

@@ -2,6 +2,7 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { liveTensors } from "@astra-rl/torch";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { breaking } from "../../../base/test/support/breaking.js";
 import { DPO } from "../../src/algorithm/preference/index.js";
 import { ASTSampler } from "../../src/sampler/index.js";
 import {
@@ -99,7 +100,7 @@ describe("HFASTTrainer", () => {
       expect(existsSync(join("run", name)), name).toBe(true);
     }
     await expect(train(new HFASTConfiguration(SETTINGS))).rejects.toThrow(
-      "run: contains the metrics of another run",
+      breaking("folder-of-another-run", "run"),
     );
   });
 

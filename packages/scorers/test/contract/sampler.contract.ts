@@ -137,8 +137,8 @@ export function samplerContract(
     it("refuses width 0, a negative depth and fractions with a message that names them", async () => {
       await expect(create({ width: 0, depth: 1 })).rejects.toThrow(breaking("out-of-range", "width"));
       await expect(create({ width: 1, depth: -1 })).rejects.toThrow(breaking("out-of-range", "depth"));
-      await expect(create({ width: 1.5, depth: 1 })).rejects.toThrow(breaking("invalid-type", "width"));
-      await expect(create({ width: 1, depth: NaN })).rejects.toThrow(breaking("invalid-type", "depth"));
+      await expect(create({ width: 1.5, depth: 1 })).rejects.toThrow(breaking("out-of-range", "width"));
+      await expect(create({ width: 1, depth: NaN })).rejects.toThrow(breaking("out-of-range", "depth"));
     });
   });
 }
