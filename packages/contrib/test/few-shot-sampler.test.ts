@@ -7,6 +7,7 @@ import { Graph, Node, stringifyGraph } from "@astra-rl/method";
 import { makePart } from "@astra-rl/assembly";
 import { KeywordScorer } from "@astra-rl/scorers";
 import { breaking } from "../../base/test/support/breaking.js";
+import "../src/kinds.js";
 import { FewShotSampler, type FewShotSamplerOptions } from "../src/samplers/index.js";
 import { samplerContract } from "../../scorers/test/contract/sampler.contract.js";
 import { fieldsOf } from "../../method/test/support/texts.js";
