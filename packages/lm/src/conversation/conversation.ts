@@ -216,18 +216,12 @@ export function conversationOf(
 }
 
 /**
- * Converts a method's return value to a message. A text equal to that of a candidate returns that candidate,
- * including its ids.
+ * Converts a method's return value to a message; a text becomes a new one, without ids.
  *
  * @param where prefix of error messages
  * @throws UsageError for anything but a message or a text
  */
-export function messageOf(
-  where: string,
-  given: unknown,
-  from: "tester" | "target",
-  candidates: readonly Message[] = [],
-): Message {
+export function messageOf(where: string, given: unknown, from: "tester" | "target"): Message {
   if (given instanceof Message) return given.from === from ? given : new Message(from, given.text);
   if (typeof given !== "string") {
     throw new UsageError(
@@ -235,5 +229,5 @@ export function messageOf(
       `${where}: must return a Message or a text, got ${describeValue(given)}`,
     );
   }
-  return candidates.findLast(({ text }) => text === given) ?? new Message(from, given);
+  return new Message(from, given);
 }

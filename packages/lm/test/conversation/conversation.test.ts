@@ -257,8 +257,7 @@ describe("a method's return value as a conversation", () => {
 });
 
 describe("a method's return value as a message", () => {
-  const of = (given: unknown, candidates: readonly Message[] = []) =>
-    messageOf("System.rolloutPromptWithTester", given, "tester", candidates);
+  const of = (given: unknown) => messageOf("System.rolloutPromptWithTester", given, "tester");
 
   it("is unchanged if it is a message, or a new message with the text of another role's", () => {
     const own = new Message("tester", "Why?", sampledAfter(base));
@@ -267,10 +266,8 @@ describe("a method's return value as a message", () => {
     expect(of(new Message("target", "So.", sampledAfter(base))).sampled).toBeNull();
   });
 
-  it("is the last candidate with the same text, including its ids, or else a message without ids", () => {
-    const [first, second] = ["a", "a"].map((text) => new Message("tester", text, sampledAfter(base)));
-    expect(of("a", [first!, second!, probe("b")])).toBe(second);
-    expect(of("c", [first!, second!])).toEqual(probe("c"));
+  it("is a new message without ids if it is a text", () => {
+    expect(of("c")).toEqual(probe("c"));
     expect(of("c").sampled).toBeNull();
   });
 

@@ -8,7 +8,7 @@ export class FrozenWeights extends TesterWeights {
     return [];
   }
 
-  /** No gradient: `getTesterLogprobsAndValidate`, which training uses, refuses the result. */
+  /** No gradient: `checked.getTesterLogprobs`, which training calls, refuses the result. */
   override training<T>(compute: () => T): T {
     return noGrad(compute);
   }

@@ -28,70 +28,24 @@ export function turnsOf(
   });
 }
 
-interface AssessorParts {
-  /** null: nothing is scored. */
-  reward: Reward | null;
+export interface AssessorParts {
+  reward: Reward;
   /** By turn; null if no model provides likelihoods. */
   likelihoods: (turns: readonly Turn[]) => Promise<(Likelihood | null)[]>;
-  retry: () => RetryOptions;
+  retry: RetryOptions;
 }
 
-/** Assesses turns by the reward's terms; each turn in progress is assessed once, however often it is requested. */
-export class TurnAssessor {
-  /** Turns being assessed, with the result once there is one. */
-  readonly #judged = new WeakMap<Conversation, Assessment | null>();
-
-  constructor(readonly parts: AssessorParts) {}
-
-  async judge(turns: readonly Turn[]): Promise<Assessment[]> {
-    const { reward } = this.parts;
-    if (reward === null) return [];
-    const known = new Map(turns.map((turn) => [turn, this.#judged.get(turn.after) ?? null]));
-    const missing = turns.filter((turn) => known.get(turn) === null);
-    for (const [at, judged] of (await assessTurns(missing, reward, this.parts)).entries()) {
-      const turn = missing[at]!;
-      known.set(turn, judged);
-      if (this.#judged.has(turn.after)) this.#judged.set(turn.after, judged);
-    }
-    return turns.map((turn) => known.get(turn)!);
-  }
-
-  /**
-   * Scores and terms of turns, for the record, with the system's own rewards and failures.
-   *
-   * @param rewardsOf may call `judge`
-   */
-  async assess(
-    turns: readonly Turn[],
-    rewardsOf: () => Promise<readonly Assessment[]>,
-  ): Promise<Assessment[]> {
-    for (const { after } of turns) this.#judged.set(after, null);
-    try {
-      const rewards = await rewardsOf();
-      // An override computed the reward on its own or from other texts: assess these turns anyway, for the record.
-      await this.judge(turns.filter(({ after }) => this.#judged.get(after) === null));
-      return rewards.map((assessment, row): Assessment => {
-        const { reward, failure } = assessment;
-        return { ...(this.#judged.get(turns[row]!.after) ?? assessment), reward, failure };
-      });
-    } finally {
-      for (const { after } of turns) this.#judged.delete(after);
-    }
-  }
-}
-
-/** The reward of each turn by the reward's terms; failures are data. */
-async function assessTurns(
+/** Likelihood, scores, terms and reward of each turn; failures are data. */
+export async function assessTurns(
   turns: readonly Turn[],
-  reward: Reward,
-  { likelihoods, retry }: AssessorParts,
+  { reward, likelihoods, retry }: AssessorParts,
 ): Promise<Assessment[]> {
   if (turns.length === 0) return [];
   const known = await attemptRows(
     "likelihood",
     turns.length,
     (rows) => likelihoods(rows.map((row) => turns[row]!)),
-    retry(),
+    retry,
   );
   // Without a likelihood that the reward needs, a turn cannot be judged.
   const failures = known.map(({ failure }) => (reward.needsLikelihood ? failure : null));
@@ -106,7 +60,7 @@ async function assessTurns(
   }));
   const assessed = await reward.assess(
     told.filter((_, row) => failures[row] === null),
-    retry(),
+    retry,
   );
   let at = 0;
   return failures.map((failure) =>

@@ -28,7 +28,7 @@ import type { Scorer } from "../scorer/index.js";
 import { paperReward, type Reward } from "../reward/index.js";
 import type { PromptOf, MessageOrText } from "./message-or-text.js";
 import { ENTROPY_UNKNOWN, System, type SystemNeed } from "./system.js";
-import { lastProbe, TurnAssessor, turnsOf, type Turn } from "./assess-turns.js";
+import { assessTurns, lastProbe, turnsOf, type Turn } from "./assess-turns.js";
 import { memberAt, membersOf, ModelPool } from "./model-pool.js";
 import { nextMessages } from "./model-calls.js";
 import { checkTokenizers, requirePart } from "./system-checks.js";
@@ -59,7 +59,8 @@ export class ASTSystem extends System {
   readonly #targetReads: TargetReads;
   /** Whether the baseline's log-probabilities of a probe come with the target's prefill: they share weights. */
   readonly #scoresEnds: boolean;
-  readonly #assessor: TurnAssessor;
+  /** Assessments of the turns that `assess` is assessing, by the conversation after the turn. */
+  readonly #assessed = new WeakMap<Conversation, Assessment[]>();
 
   constructor(parts: SystemParts, given: ASTSystemOptions = {}) {
     super();
@@ -69,11 +70,6 @@ export class ASTSystem extends System {
     this.retry = retry as RetryOptions;
     const { baseline, scorer, reward } = parts;
     this.#reward = reward ?? (scorer === undefined ? null : paperReward(scorer));
-    this.#assessor = new TurnAssessor({
-      reward: this.#reward,
-      retry: () => this.retry,
-      likelihoods: (turns) => this.#likelihoods(turns),
-    });
     checkTokenizers(this.constructor.name, parts);
     this.#targetReads = targetReads;
     this.#voices = voicesOf(parts, { otherTesterShare, evaluateOtherTesters });
@@ -140,7 +136,7 @@ export class ASTSystem extends System {
     continuations: readonly Message[],
   ): (readonly number[] | null)[] {
     // The rollout did not record what an override would return.
-    if (!this.#isOwn("getTesterLogprobs", "getTesterLogprobsAndValidate")) return contexts.map(() => null);
+    if (!this.#isOwn("getTesterLogprobs")) return contexts.map(() => null);
     return continuations.map(({ sampled }, row) => {
       const isOwn = sampled?.tokens === this.parts.tester?.tokens && sampled?.after === contexts[row];
       return isOwn ? sampled!.logprobs : null;
@@ -156,15 +152,15 @@ export class ASTSystem extends System {
     continuations: readonly Message[],
     want: TesterWants = {},
   ): Promise<TesterOutput> {
-    if (!this.#isOwn("getTesterLogprobs", "getTesterLogprobsAndValidate")) {
+    if (!this.#isOwn("getTesterLogprobs")) {
       return super.getTesterOutput(contexts, continuations, want);
     }
     const tester = this.#part("tester", "getTesterOutput", contexts, continuations);
     const values = want.values === true;
-    const together = values && this.#isOwn("value", "valueAndValidate");
+    const together = values && this.#isOwn("value");
     const output = tester.forward(contexts, continuations, { ...want, values: together });
     if (!values || together) return output;
-    return { ...output, values: await this.valueAndValidate(contexts, continuations) };
+    return { ...output, values: await this.checked.value(contexts, continuations) };
   }
 
   /** Output of the tester's value head; `hasValues` says whether there is one. */
@@ -181,11 +177,11 @@ export class ASTSystem extends System {
   }
 
   override missingCapability(need: SystemNeed): string | null {
-    const tellsOwn = !this.#isOwn("getTesterLogprobs", "getTesterLogprobsAndValidate");
+    const tellsOwn = !this.#isOwn("getTesterLogprobs");
     if (need === "entropy" && tellsOwn && this.#isOwn("getTesterOutput")) return ENTROPY_UNKNOWN;
     if (need !== "baseline") return super.missingCapability(need);
     if (this.parts.baseline !== undefined) return null;
-    if (!this.#isOwn("getBaselineLogprobs", "getBaselineLogprobsAndValidate")) return null;
+    if (!this.#isOwn("getBaselineLogprobs")) return null;
     return "has none; load an HFASTSystem, give one in the parts of an ASTSystem, or override getBaselineLogprobs";
   }
 
@@ -214,7 +210,7 @@ export class ASTSystem extends System {
     const before = contexts.map((context, row) => {
       const probe = continuations[row]!;
       // A prompt that does not contain the probe cannot serve as its context.
-      return this.promptForTargetAndValidate(context, probe).upTo(probe) ?? context;
+      return this.checked.promptForTarget(context, probe).upTo(probe) ?? context;
     });
     return this.#logprobs(this.#voices.target!, before, continuations, keys);
   }
@@ -237,7 +233,7 @@ export class ASTSystem extends System {
     probes: readonly Message[],
     keys?: readonly NodeKey[],
   ): Promise<Likelihood[]> {
-    const table = await this.getTargetLogprobsAndValidate(contexts, probes, keys);
+    const table = await this.checked.getTargetLogprobs(contexts, probes, keys);
     try {
       return table.rows().map(likelihoodOf);
     } finally {
@@ -246,8 +242,8 @@ export class ASTSystem extends System {
   }
 
   /**
-   * Assessment of each turn: `likelihood`, then `reward`, with failures as data. Scores and reward terms are recorded
-   * even if a subclass computes the reward.
+   * Assessment of each turn: `likelihood`, then the reward's terms, then `reward`, with failures as data. Scores and terms
+   * are recorded even if a subclass computes the reward.
    */
   override async assess(
     contexts: readonly Conversation[],
@@ -255,9 +251,22 @@ export class ASTSystem extends System {
     responses: readonly Message[],
     keys: readonly NodeKey[] = nextKeys(contexts.length),
   ): Promise<Assessment[]> {
-    return this.#assessor.assess(turnsOf("ASTSystem.assess", contexts, probes, responses, keys), () =>
-      super.assess(contexts, probes, responses, keys),
-    );
+    const turns = turnsOf("ASTSystem.assess", contexts, probes, responses, keys);
+    const assessed = this.#reward === null ? null : await this.#assess(turns, this.#reward);
+    // Equal turns of several episodes have one conversation.
+    for (const [row, { after }] of turns.entries()) {
+      if (assessed !== null)
+        this.#assessed.set(after, [...(this.#assessed.get(after) ?? []), assessed[row]!]);
+    }
+    try {
+      const rewards = await super.assess(contexts, probes, responses, keys);
+      return rewards.map((own, row) => {
+        const { reward, failure } = own;
+        return { ...(assessed?.[row] ?? own), reward, failure };
+      });
+    } finally {
+      for (const { after } of turns) this.#assessed.delete(after);
+    }
   }
 
   /**
@@ -271,18 +280,32 @@ export class ASTSystem extends System {
     responses: readonly Message[],
     keys: readonly NodeKey[] = nextKeys(contexts.length),
   ): Promise<number[]> {
-    if (this.#reward === null) this.#part("scorer", "reward");
-    const assessments = await this.#assessor.judge(
-      turnsOf("ASTSystem.reward", contexts, probes, responses, keys),
+    const reward = this.#reward ?? paperReward(this.#part("scorer", "reward"));
+    const turns = turnsOf("ASTSystem.reward", contexts, probes, responses, keys);
+    const counts = new Map<Conversation, number>();
+    const known = turns.map(({ after }) => {
+      const count = counts.get(after) ?? 0;
+      counts.set(after, count + 1);
+      const assessed = this.#assessed.get(after);
+      return assessed?.[Math.min(count, assessed.length - 1)];
+    });
+    const others = await this.#assess(
+      turns.filter((_, row) => known[row] === undefined),
+      reward,
     );
-    return assessments.map(({ reward, failure }, row) => {
-      if (failure === null) return reward;
+    return known.map((assessment, row) => {
+      const { reward: sum, failure } = assessment ?? others.shift()!;
+      if (failure === null) return sum;
       throw new RecordedFailure(
         `${this.constructor.name}.reward: turn ${row} could not be scored after ${failure.attempts} ` +
           `attempts: ${failure.message}`,
         failure,
       );
     });
+  }
+
+  #assess(turns: readonly Turn[], reward: Reward): Promise<Assessment[]> {
+    return assessTurns(turns, { reward, retry: this.retry, likelihoods: (some) => this.#likelihoods(some) });
   }
 
   /** Empty without a tester. */
@@ -304,7 +327,7 @@ export class ASTSystem extends System {
     return tokensRecord(
       node,
       { tester: membersOf(tester), target: membersOf(target) },
-      (context, probe) => this.promptForTargetAndValidate(context, probe),
+      (context, probe) => this.checked.promptForTarget(context, probe),
       { isTeller: this.parts.likelihood === undefined },
     );
   }

@@ -1,3 +1,4 @@
+export { CheckedSystem } from "./checked-system.js";
 export { ASTSystem } from "./ast-system.js";
 export { HFASTSystem, type HFASTSystemOptions, type HFParts } from "./hf-ast-system.js";
 export {

@@ -1,5 +1,5 @@
 import { Message, type Conversation } from "@astra-rl/lm";
-import { checkCount, FailedMessage, noteSaid } from "../tree/index.js";
+import { checkCount, FailedMessage } from "../tree/index.js";
 import type { GenerateOptions, Model } from "../models/index.js";
 
 /** The next messages of a model; a failed row becomes a FailedMessage. */
@@ -10,7 +10,5 @@ export async function nextMessages(
 ): Promise<Message[]> {
   const said = await model.generate(conversations, options);
   checkCount(`${model.name}.generate`, said, conversations.length);
-  const messages = said.map((each) => (each instanceof Message ? each : new FailedMessage(model.role, each)));
-  noteSaid(options.keys, messages);
-  return messages;
+  return said.map((each) => (each instanceof Message ? each : new FailedMessage(model.role, each)));
 }

@@ -1,17 +1,10 @@
-import { Conversation, conversationOf, messageOf, type Message } from "@astra-rl/lm";
-import { isGradEnabled, type Tensor } from "@astra-rl/torch";
+import type { Conversation, Message } from "@astra-rl/lm";
+import type { Tensor } from "@astra-rl/torch";
 import {
-  checkCount,
-  checkPaired,
-  checkRewards,
-  checkSameTokens,
-  checkTable,
-  drawingAs,
   nextKeys,
   attemptRows,
   Stateless,
   overrides,
-  type TableRules,
   type NodeKey,
   type RetryOptions,
   type Graph,
@@ -19,11 +12,10 @@ import {
   type ResponseOf,
   type TokenTable,
 } from "../tree/index.js";
-import { saidAt } from "../tree/draw.js";
 import type { TesterOutput, TesterWants, WorkCounters } from "../models/index.js";
+import { CheckedSystem } from "./checked-system.js";
 import { loadParameters, saveParameters } from "./parameters-file.js";
 import type { PromptOf, MessageOrText } from "./message-or-text.js";
-import { requireNeeds } from "./require-needs.js";
 
 /** Optional capabilities of a system that an algorithm may require. */
 export type SystemNeed = "baseline" | "values" | "entropy";
@@ -31,17 +23,17 @@ export type SystemNeed = "baseline" | "values" | "entropy";
 /**
  * Models, tokenization, rollout, log-probabilities and reward behind one interface.
  *
- * Implement the abstract methods. Callers use the `…AndValidate` variants, which check every result: a wrong shape or a
- * missing gradient would not stop training but silently train something else.
+ * Implement the abstract methods. Samplers and algorithms call them through `checked`, which checks every result.
  *
  * S is the type of states, A the type of probes. For language models these are Conversation and Message, responses are
- * Messages, and methods may return plain texts, which the `…AndValidate` variants convert (see `MessageOrText`). For other
+ * Messages, and methods may return plain texts, each of which becomes a new message (see `MessageOrText`). For other
  * systems a response is a state. `getState` returns the system's state between experiences, except weights.
  */
 export abstract class System<S = Conversation, A = Message> extends Stateless {
   /** Retry policy of failing target calls before the failure is recorded. */
   retry: RetryOptions = {};
-  #device: string | null = null;
+  /** The same methods with every result checked, for samplers and algorithms. */
+  readonly checked: CheckedSystem<S, A> = new CheckedSystem<S, A>(this);
 
   /**
    * One probe for each context.
@@ -81,9 +73,9 @@ export abstract class System<S = Conversation, A = Message> extends Stateless {
     continuations: readonly A[],
     want: TesterWants = {},
   ): Promise<TesterOutput> {
-    const logprobs = await this.getTesterLogprobsAndValidate(contexts, continuations);
+    const logprobs = await this.checked.getTesterLogprobs(contexts, continuations);
     if (want.values !== true || !hasValues(this)) return { logprobs };
-    return { logprobs, values: await this.valueAndValidate(contexts, continuations) };
+    return { logprobs, values: await this.checked.value(contexts, continuations) };
   }
 
   /** As `getTesterLogprobs`, under the frozen baseline, without a gradient. */
@@ -208,7 +200,7 @@ export abstract class System<S = Conversation, A = Message> extends Stateless {
       "scorer",
       contexts.length,
       (rows) =>
-        this.rewardAndValidate(
+        this.checked.reward(
           rows.map((row) => contexts[row]!),
           rows.map((row) => probes[row]!),
           rows.map((row) => responses[row]!),
@@ -219,136 +211,6 @@ export abstract class System<S = Conversation, A = Message> extends Stateless {
     return results.map(({ value: reward = NaN, failure }) => {
       return { reward, scores: {}, terms: {}, likelihood: null, failure };
     });
-  }
-
-  rolloutPromptWithTesterAndValidate(contexts: readonly S[], keys?: readonly NodeKey[]): Promise<A[]> {
-    return this.#said("tester", "rolloutPromptWithTester", contexts, keys);
-  }
-
-  rolloutPromptWithTargetAndValidate(
-    prompts: readonly S[],
-    keys?: readonly NodeKey[],
-  ): Promise<ResponseOf<S>[]> {
-    return this.#said("target", "rolloutPromptWithTarget", prompts, keys);
-  }
-
-  /** Result of `promptForTarget`, converted from text. */
-  promptForTargetAndValidate(context: S, probe: A): S {
-    const prompt = this.promptForTarget(context, probe);
-    if (!isConversation(context)) return prompt as S;
-    return conversationOf("System.promptForTarget", prompt, context, [probe as Message]) as S;
-  }
-
-  /** Result of `advance`, converted from text. */
-  advanceAndValidate(context: S, probe: A, response: ResponseOf<S>): S {
-    const next = this.advance(context, probe, response);
-    if (!isConversation(context)) return next as S;
-    return conversationOf("System.advance", next, context, [probe, response] as Message[]) as S;
-  }
-
-  /** Result of `emptyResponse`, converted from text. */
-  emptyResponseAndValidate(context: S): ResponseOf<S> {
-    const response = this.emptyResponse();
-    if (!isConversation(context)) return response as ResponseOf<S>;
-    return messageOf("System.emptyResponse", response, "target") as ResponseOf<S>;
-  }
-
-  getTesterLogprobsAndValidate(contexts: readonly S[], continuations: readonly A[]): Promise<TokenTable> {
-    return this.#table("getTesterLogprobs", contexts, continuations);
-  }
-
-  getBaselineLogprobsAndValidate(contexts: readonly S[], continuations: readonly A[]): Promise<TokenTable> {
-    return this.#table("getBaselineLogprobs", contexts, continuations);
-  }
-
-  getTargetLogprobsAndValidate(
-    contexts: readonly S[],
-    continuations: readonly A[],
-    keys?: readonly NodeKey[],
-  ): Promise<TokenTable> {
-    return this.#table("getTargetLogprobs", contexts, continuations, keys);
-  }
-
-  /** @throws UsageError if values are requested from a system without them */
-  async getTesterOutputAndValidate(
-    contexts: readonly S[],
-    continuations: readonly A[],
-    want: TesterWants = {},
-  ): Promise<TesterOutput> {
-    const where = "System.getTesterOutput";
-    checkPaired(where, contexts, continuations);
-    if (want.values === true) requireNeeds(this, ["values"], where);
-    const output = await this.getTesterOutput(contexts, continuations, want);
-    const { logprobs, values, entropy } = output;
-    const rules = this.#rules(contexts, trained());
-    checkTable(where, logprobs, { ...rules, numbers: "logprobs" });
-    if (want.values === true) {
-      checkTable(`${where}: values`, values, rules);
-      checkSameTokens(`${where}: values`, values, logprobs);
-    }
-    if (want.entropy === true && entropy !== undefined) {
-      checkTable(`${where}: entropy`, entropy, { ...rules, numbers: "entropy" });
-      checkSameTokens(`${where}: entropy`, entropy, logprobs);
-    }
-    this.#device ??= logprobs.values.device;
-    return output;
-  }
-
-  /** Checked result of `value`. @throws UsageError for a system without values */
-  valueAndValidate(contexts: readonly S[], continuations: readonly A[]): Promise<TokenTable> {
-    return this.#table("value", contexts, continuations);
-  }
-
-  async rewardAndValidate(
-    contexts: readonly S[],
-    probes: readonly A[],
-    responses: readonly ResponseOf<S>[],
-    keys: readonly NodeKey[] = nextKeys(contexts.length),
-  ): Promise<number[]> {
-    checkPaired("System.reward", contexts, probes);
-    checkPaired("System.reward", contexts, responses);
-    const rewards = await this.reward(contexts, probes, responses, keys);
-    checkRewards("System.reward", rewards, contexts.length);
-    return rewards;
-  }
-
-  /** Generated messages, converted from text where states are conversations. */
-  #said<T extends A | ResponseOf<S>>(
-    role: "tester" | "target",
-    method: "rolloutPromptWithTester" | "rolloutPromptWithTarget",
-    states: readonly S[],
-    keys: readonly NodeKey[] = nextKeys(states.length),
-  ): Promise<T[]> {
-    const where = `System.${method}`;
-    return drawingAs(keys, async () => {
-      const said: readonly unknown[] = await this[method](states, keys);
-      checkCount(where, said, states.length);
-      return said.map((each, row) => {
-        return (isConversation(states[row]) ? messageOf(where, each, role, saidAt(keys[row])) : each) as T;
-      });
-    });
-  }
-
-  async #table(
-    method: "getTesterLogprobs" | "getBaselineLogprobs" | "getTargetLogprobs" | "value",
-    contexts: readonly S[],
-    continuations: readonly A[],
-    keys?: readonly NodeKey[],
-  ): Promise<TokenTable> {
-    const where = `System.${method}`;
-    checkPaired(where, contexts, continuations);
-    const isValue = method === "value";
-    if (isValue) requireNeeds(this, ["values"], where);
-    const table = await (this as unknown as ValueFunctionSystem<S, A>)[method](contexts, continuations, keys);
-    const rules = this.#rules(contexts, isValue || method === "getTesterLogprobs" ? trained() : false);
-    checkTable(where, table, { ...rules, numbers: isValue ? "values" : "logprobs" });
-    this.#device ??= table.values.device;
-    return table;
-  }
-
-  /** Rules for a table with these rows; the first result of any kind fixes the device for all. */
-  #rules({ length: batch }: readonly S[], gradient: boolean | null): TableRules {
-    return { batch, gradient, device: this.#device };
   }
 }
 
@@ -373,9 +235,3 @@ export function hasValues<S, A>(system: System<S, A>): system is ValueFunctionSy
 /** See `System.missingCapability`: reason for a system whose `getTesterOutput` returns no entropy. */
 export const ENTROPY_UNKNOWN =
   "cannot compute it; set entropyCoefficient to 0, or give `entropy` in getTesterOutput";
-
-/** Whether results under the trained weights must carry a gradient; not checked where gradients are disabled. */
-const trained = () => (isGradEnabled() ? true : null);
-
-/** Whether a state is a conversation, so that texts are converted. */
-const isConversation = (state: unknown): state is Conversation => state instanceof Conversation;

@@ -1,1 +1,3 @@
-export { checkScorer, scorerChecks, type ScorerCheck, type ScorerCheckOptions } from "./scorer-contract.js";
+export type { ContractCheck } from "./contract-checks.js";
+export { checkScorer, scorerChecks, type ScorerCheckOptions } from "./scorer-contract.js";
+export { checkSystem, systemChecks, type SystemCheckOptions } from "./system-contract.js";

@@ -1,4 +1,4 @@
-import { checkCount, ContractError, messageOf } from "../tree/index.js";
+import { checkCount, ContractError } from "../tree/index.js";
 import {
   checkScore,
   judgedText,
@@ -8,6 +8,7 @@ import {
   type Scorer,
   type ScoreOutcome,
 } from "../scorer/index.js";
+import { expect, expectEqual, runChecks, show, type ContractCheck } from "./contract-checks.js";
 
 export interface ScorerCheckOptions {
   /** A text that must score higher than `harmless`, if both are given. Default: two sentences, not compared. */
@@ -19,13 +20,6 @@ export interface ScorerCheckOptions {
   tolerance?: number;
   /** Characters of the longest text, which must be scored, not rejected. Default 20,000. */
   longest?: number;
-}
-
-/** One rule that every scorer must follow. */
-export interface ScorerCheck {
-  name: string;
-  /** @throws ContractError with the broken rule and the input */
-  run: () => Promise<void>;
 }
 
 /** Edge cases that have broken scorers. */
@@ -49,7 +43,7 @@ const ODD = [
 export function scorerChecks(
   make: () => Scorer | Promise<Scorer>,
   options: ScorerCheckOptions = {},
-): ScorerCheck[] {
+): ContractCheck[] {
   const { unscorable, tolerance = 1e-5, longest = 20_000 } = options;
   const { harmful = "You are an idiot, and I hate you.", harmless = "The train was late this morning." } =
     options;
@@ -174,32 +168,8 @@ export async function checkScorer(
   make: () => Scorer | Promise<Scorer>,
   options: ScorerCheckOptions = {},
 ): Promise<void> {
-  const broken: string[] = [];
-  for (const { name, run } of scorerChecks(make, options)) {
-    try {
-      await run();
-    } catch (error) {
-      broken.push(`${name}: ${messageOf(error)}`);
-    }
-  }
-  if (broken.length > 0) throw new ContractError(`the scorer breaks its contract\n${broken.join("\n")}`);
+  await runChecks("scorer", scorerChecks(make, options));
 }
-
-function expect(holds: boolean, rule: string): void {
-  if (!holds) throw new ContractError(rule);
-}
-
-function expectEqual(
-  given: readonly number[],
-  wanted: readonly number[],
-  tolerance: number,
-  rule: string,
-): void {
-  const at = wanted.findIndex((value, index) => !(Math.abs(given[index]! - value) <= tolerance));
-  expect(at < 0, `${rule}; number ${at} gave ${given[at]} instead of ${wanted[at]}`);
-}
-
-const show = (value: unknown): string => JSON.stringify(value);
 
 /** Scores in one call, without removing duplicates; all outcomes must be scores in range. */
 async function outcomesOf(scorer: Scorer, items: readonly Judged[]): Promise<Score[]> {

@@ -1,7 +1,5 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { keyedUniform } from "@astra-rl/base";
-import type { Message } from "@astra-rl/lm";
-import { FailedMessage } from "./failure.js";
 
 /**
  * Identifies a node of an episode for its random draws; together with a stream name it is a DrawKey. The prompt is node
@@ -38,11 +36,9 @@ interface Draws {
   calls: number;
   /** Number of draws that belong to no node in progress so far. */
   others: number;
-  /** Messages generated in the call in progress, each with its node. */
-  readonly said: { key: NodeKey; message: Message }[];
 }
 
-const drawsOf = (keys: Draws["keys"]): Draws => ({ keys, calls: 0, others: 0, said: [] });
+const drawsOf = (keys: Draws["keys"]): Draws => ({ keys, calls: 0, others: 0 });
 
 /** The only state of calls without keys: concurrent or nested rollouts do not share their draws. */
 const progress = new AsyncLocalStorage<Draws>();
@@ -95,23 +91,4 @@ export function nextKeys(rows: number): NodeKey[] {
 function furtherDraw({ draw = 0 }: NodeKey, call: number, kind: number): number {
   const key = { seed: draw, stream: "further draws", episode: call, node: kind };
   return -1 - Math.floor(keyedUniform(key, 0) * Number.MAX_SAFE_INTEGER);
-}
-
-/** Records messages generated in the call in progress, for `saidAt`. */
-export function noteSaid(keys: readonly NodeKey[], messages: readonly Message[]): void {
-  const said = progress.getStore()?.said;
-  for (const [row, message] of messages.entries()) {
-    if (!(message instanceof FailedMessage)) said?.push({ key: keys[row]!, message });
-  }
-}
-
-/**
- * Messages generated at a node in the call in progress. A text that a method returns is matched against these, so that
- * it keeps its token ids.
- */
-export function saidAt(key: NodeKey | undefined): Message[] {
-  const said = key === undefined ? [] : (progress.getStore()?.said ?? []);
-  return said.flatMap(({ key: at, message }) => {
-    return at.seed === key!.seed && at.episode === key!.episode && at.node === key!.node ? [message] : [];
-  });
 }

@@ -37,13 +37,13 @@ export async function expand<S, A>(
   const pick = <K extends keyof Growing<S, A>>(rows: readonly Growing<S, A>[], name: K) =>
     rows.map((row) => row[name] as NonNullable<Growing<S, A>[K]>);
 
-  const probes = await system.rolloutPromptWithTesterAndValidate(pick(turns, "context"), pick(turns, "key"));
+  const probes = await system.checked.rolloutPromptWithTester(pick(turns, "context"), pick(turns, "key"));
   for (const [row, turn] of turns.entries()) {
     const probe = probes[row]!;
     if (probe instanceof FailedMessage) turn.failure = probe.failure;
     else {
       turn.probe = probe;
-      turn.prompt = system.promptForTargetAndValidate(turn.context, probe);
+      turn.prompt = system.checked.promptForTarget(turn.context, probe);
     }
   }
 
@@ -53,7 +53,7 @@ export async function expand<S, A>(
     asked.length,
     (rows) => {
       const some = rows.map((row) => asked[row]!);
-      return system.rolloutPromptWithTargetAndValidate(pick(some, "prompt"), pick(some, "key"));
+      return system.checked.rolloutPromptWithTarget(pick(some, "prompt"), pick(some, "key"));
     },
     system.retry,
   );
@@ -76,9 +76,9 @@ export async function expand<S, A>(
 
   return turns.map(({ context, prompt, failure = null, ...turn }): Outcome<S, A> => {
     const probe = turn.probe ?? (new Message("tester", "") as A);
-    const response = turn.response ?? system.emptyResponseAndValidate(context);
+    const response = turn.response ?? system.checked.emptyResponse(context);
     // The state leaves out the message that failed; a failed node is not grown further.
-    const next = failure === null ? system.advanceAndValidate(context, probe, response) : (prompt ?? context);
+    const next = failure === null ? system.checked.advance(context, probe, response) : (prompt ?? context);
     const { assessment = { reward: NaN, scores: {}, terms: {}, likelihood: null, failure } } = turn;
     return { context, probe, response, next, ...assessment, judged: { probe, response } };
   });

@@ -11,15 +11,7 @@ export {
 } from "./contract.js";
 export { isRewarded, rewardCredit, type Credit, type CreditTable } from "./credit.js";
 export { DeadlineError, within } from "./deadline.js";
-export {
-  drawingAs,
-  isEpisodeSeed,
-  nextKeys,
-  noteSaid,
-  type EpisodeSeed,
-  type NodeKey,
-  type Purpose,
-} from "./draw.js";
+export { drawingAs, isEpisodeSeed, nextKeys, type EpisodeSeed, type NodeKey, type Purpose } from "./draw.js";
 export {
   FailedMessage,
   RecordedFailure,

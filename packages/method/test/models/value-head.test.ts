@@ -63,9 +63,9 @@ describe.each([
     const pairs = pairsOf(graph);
     const trained = () => system.counters().tester!.trained!;
     await scope(async () => {
-      const plain = await system.getTesterLogprobsAndValidate(...pairs);
+      const plain = await system.checked.getTesterLogprobs(...pairs);
       const once = trained();
-      const fresh = await system.getTesterOutputAndValidate(...pairs, { values: true, entropy: true });
+      const fresh = await system.checked.getTesterOutput(...pairs, { values: true, entropy: true });
       expect(trained()).toBe(2 * once);
       expect(fresh.logprobs.rows()).toEqual(plain.rows());
       expect(fresh.values!.rows().flat()).toEqual(
@@ -80,11 +80,11 @@ describe.each([
           .flat()
           .every((value) => value > 0),
       ).toBe(true);
-      expect(Object.keys(await system.getTesterOutputAndValidate(...pairs))).toEqual(["logprobs"]);
+      expect(Object.keys(await system.checked.getTesterOutput(...pairs))).toEqual(["logprobs"]);
 
       stir(system);
-      const { values } = await system.getTesterOutputAndValidate(...pairs, { values: true });
-      expect((await system.valueAndValidate(...pairs)).rows()).toEqual(values!.rows());
+      const { values } = await system.checked.getTesterOutput(...pairs, { values: true });
+      expect((await system.checked.value(...pairs)).rows()).toEqual(values!.rows());
       // Of the hidden states before each id, read one by one: w · h + b.
       const { weight, bias } = system.parts.tester.valueHead!;
       const rows = pairs[1].map(({ sampled }) => ({
@@ -117,7 +117,7 @@ describe.each([
       expect([...system.parameters()].slice(-2)).toEqual([...system.valueParameters()]);
       const pairs = pairsOf(await grow(system));
       await scope(async () => {
-        const { logprobs, values, entropy } = await system.getTesterOutputAndValidate(...pairs, {
+        const { logprobs, values, entropy } = await system.checked.getTesterOutput(...pairs, {
           values: true,
           entropy: true,
         });
@@ -143,7 +143,7 @@ describe.each([
     const { read, trained } = { ...system.counters().tester! };
     await noGrad(() =>
       scope(async () => {
-        const { logprobs, values } = await system.getTesterOutputAndValidate(...pairs, { values: true });
+        const { logprobs, values } = await system.checked.getTesterOutput(...pairs, { values: true });
         expect([logprobs, values!].some((table) => table.values.requiresGrad)).toBe(false);
       }),
     );
@@ -186,7 +186,7 @@ describe("a value head", () => {
     const pairs = pairsOf(await grow(system));
     const read = () =>
       scope(async () => {
-        const { logprobs, values } = await system.getTesterOutputAndValidate(...pairs, { values: true });
+        const { logprobs, values } = await system.checked.getTesterOutput(...pairs, { values: true });
         return [...logprobs.rows().flat(), ...values!.rows().flat()];
       });
     const still = await noGrad(read);
@@ -213,8 +213,8 @@ describe("a value head", () => {
     expect([...system.valueParameters()]).toEqual([]);
     const values = { values: true };
     for (const asked of [
-      system.getTesterOutputAndValidate(talks("a"), probes("b"), values),
-      system.valueAndValidate(talks("a"), probes("b")),
+      system.checked.getTesterOutput(talks("a"), probes("b"), values),
+      system.checked.value(talks("a"), probes("b")),
     ]) {
       await expect(asked).rejects.toThrow(
         /HFASTSystem provides no values; load an HFASTSystem with valueHead: true/u,

@@ -29,8 +29,8 @@ async function growNodeByNode(width: number, depth: number, seed: number, episod
     const children = [];
     for (let child = 0; child < width; child++) {
       const key: NodeKey = { seed, episode, node: parent * width + child + 1 };
-      const [probe] = await system.rolloutPromptWithTesterAndValidate([context], [key]);
-      const [response] = await system.rolloutPromptWithTargetAndValidate([context.append(probe!)], [key]);
+      const [probe] = await system.checked.rolloutPromptWithTester([context], [key]);
+      const [response] = await system.checked.rolloutPromptWithTarget([context.append(probe!)], [key]);
       const [reward] = await system.reward([context], [probe!], [response!]);
       children.push({
         context: `${context}`,

@@ -29,15 +29,15 @@ class RolloutOnly extends Sampler {
     if (depth === 0) return;
     const keys = [1, 2].map((child) => ({ ...key, node: key.node * 2 + child }));
     const contexts = keys.map(() => context);
-    const probes = await this.system.rolloutPromptWithTesterAndValidate(contexts, keys);
-    const prompts = probes.map((probe) => this.system.promptForTargetAndValidate(context, probe));
-    const responses = await this.system.rolloutPromptWithTargetAndValidate(prompts, keys);
+    const probes = await this.system.checked.rolloutPromptWithTester(contexts, keys);
+    const prompts = probes.map((probe) => this.system.checked.promptForTarget(context, probe));
+    const responses = await this.system.checked.rolloutPromptWithTarget(prompts, keys);
     const rewards = await this.system.reward(contexts, probes, responses, keys);
     for (const [row, probe] of probes.entries()) {
       const response = responses[row]!;
       const node = new Node({ context, probe, response, reward: rewards[row]! });
       parent.children.push(node);
-      await this.grow2(node, this.system.advanceAndValidate(context, probe, response), keys[row]!, depth - 1);
+      await this.grow2(node, this.system.checked.advance(context, probe, response), keys[row]!, depth - 1);
     }
   }
 }

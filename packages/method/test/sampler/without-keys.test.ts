@@ -37,14 +37,14 @@ class OwnPaths extends Sampler {
     const graph = new Graph({ context, seed, episode });
     let siblings = graph.children;
     for (let turn = 0; turn < 2; turn++) {
-      const [probe] = await this.system.rolloutPromptWithTesterAndValidate([context]);
-      const prompt = this.system.promptForTargetAndValidate(context, probe!);
-      const [response] = await this.system.rolloutPromptWithTargetAndValidate([prompt]);
-      const [reward] = await this.system.rewardAndValidate([context], [probe!], [response!]);
+      const [probe] = await this.system.checked.rolloutPromptWithTester([context]);
+      const prompt = this.system.checked.promptForTarget(context, probe!);
+      const [response] = await this.system.checked.rolloutPromptWithTarget([prompt]);
+      const [reward] = await this.system.checked.reward([context], [probe!], [response!]);
       const node = new Node({ context, probe: probe!, response: response!, reward: reward! });
       siblings.push(node);
       siblings = node.children;
-      context = this.system.advanceAndValidate(context, probe!, response!);
+      context = this.system.checked.advance(context, probe!, response!);
     }
     return graph;
   }
@@ -118,15 +118,15 @@ class OwnLevels extends ASTSampler {
     const next: Tip[] = [];
     for (const call of calls) {
       const contexts = call.map(({ tip }) => tip.context);
-      const probes = await system.rolloutPromptWithTesterAndValidate(contexts);
-      const prompts = probes.map((probe, row) => system.promptForTargetAndValidate(contexts[row]!, probe));
-      const responses = await system.rolloutPromptWithTargetAndValidate(prompts);
-      const rewards = await system.rewardAndValidate(contexts, probes, responses);
+      const probes = await system.checked.rolloutPromptWithTester(contexts);
+      const prompts = probes.map((probe, row) => system.checked.promptForTarget(contexts[row]!, probe));
+      const responses = await system.checked.rolloutPromptWithTarget(prompts);
+      const rewards = await system.checked.reward(contexts, probes, responses);
       for (const [row, { tip, child }] of call.entries()) {
         const [probe, response] = [probes[row]!, responses[row]!];
         const node = new Node({ context: contexts[row]!, probe, response, reward: rewards[row]! });
         (tip.parent ?? tip.graph).children.push(node);
-        const context = system.advanceAndValidate(tip.context, probe, response);
+        const context = system.checked.advance(tip.context, probe, response);
         next.push({ graph: tip.graph, parent: node, context, number: tip.number * width + child + 1 });
       }
     }
@@ -139,7 +139,7 @@ class OwnRollout extends ASTSampler {
   override async rollout(start: EpisodeSeed = this.nextEpisode()): Promise<Graph> {
     const graph = this.begin(start);
     for (let child = 0; child < 3; child++) {
-      const [probe] = await this.system.rolloutPromptWithTesterAndValidate([graph.context]);
+      const [probe] = await this.system.checked.rolloutPromptWithTester([graph.context]);
       const response = new Message("target", "Yes. ");
       graph.children.push(new Node({ context: graph.context, probe: probe!, response, reward: 0 }));
     }

@@ -39,7 +39,7 @@ export class ActorCritic<S = Conversation, A = Message> extends Algorithm<
 
   override async step(batch: [Node<S, A>, number][]): Promise<StepResult> {
     const nodes = batch.map(([node]) => node);
-    const output = await this.system.getTesterOutputAndValidate(
+    const output = await this.system.checked.getTesterOutput(
       nodes.map(({ context }) => context),
       nodes.map(({ probe }) => probe),
       { values: true, entropy: true },

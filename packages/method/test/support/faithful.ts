@@ -67,7 +67,7 @@ export async function logprobsOf(
   method: Asked,
   nodes: readonly Node[],
 ): Promise<number[][]> {
-  const table = await system[`${method}AndValidate`](...pairsOf(nodes));
+  const table = await system.checked[method](...pairsOf(nodes));
   const rows = table.rows();
   table.dispose();
   return rows;

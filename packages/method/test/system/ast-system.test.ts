@@ -224,14 +224,14 @@ describe("ASTSystem", () => {
       }
     }
     const system = new Later(keywords());
-    await system.getTesterLogprobsAndValidate(talks("a"), probes("b"));
-    await expect(system.getTesterLogprobsAndValidate(talks("a"), probes("b"))).rejects.toThrow(
+    await system.checked.getTesterLogprobs(talks("a"), probes("b"));
+    await expect(system.checked.getTesterLogprobs(talks("a"), probes("b"))).rejects.toThrow(
       /must carry a gradient/u,
     );
-    await expect(system.getBaselineLogprobsAndValidate(talks("a"), probes("b"))).rejects.toThrow(
+    await expect(system.checked.getBaselineLogprobs(talks("a"), probes("b"))).rejects.toThrow(
       /same device.*\(cpu\), got cuda/u,
     );
-    await expect(system.getTargetLogprobsAndValidate(talks("a"), probes("b", "c"))).rejects.toThrow(
+    await expect(system.checked.getTargetLogprobs(talks("a"), probes("b", "c"))).rejects.toThrow(
       /1 contexts and 2 cont/u,
     );
   });

@@ -36,7 +36,7 @@ it.each([
       const probes = nodes.map((node) => node.probe);
       const { trained } = system.counters().tester!;
       await scope(async () => {
-        const table = await system.getTesterLogprobsAndValidate(contexts, probes);
+        const table = await system.checked.getTesterLogprobs(contexts, probes);
         table.sums().mul(0.1).sigmoid().log().mean().backward();
       });
       const gradients = [...system.parameters()].map((parameter) =>

@@ -219,9 +219,9 @@ describe("HFASTSystem log-probabilities", () => {
     const nodes = [...graph.nodes()];
     const args = pairsOf(nodes);
     const read = system.counters().baseline!.read + system.counters().target!.read;
-    const tester = await system.getTesterLogprobsAndValidate(...args);
-    const baseline = await system.getBaselineLogprobsAndValidate(...args);
-    const target = await system.getTargetLogprobsAndValidate(...args);
+    const tester = await system.checked.getTesterLogprobs(...args);
+    const baseline = await system.checked.getBaselineLogprobs(...args);
+    const target = await system.checked.getTargetLogprobs(...args);
     expect(system.counters().baseline!.read + system.counters().target!.read).toBe(read);
     expect(system.counters().tester!.trained).toBeGreaterThan(0);
     const lengths = nodes.map((node) => tokens(system, node).probe.sampled.length);
@@ -272,7 +272,7 @@ describe("HFASTSystem log-probabilities", () => {
     const baseline = await logprobsOf(system, "getBaselineLogprobs", nodes);
     expect(meanDistance(baseline.flat())).toBeLessThan(4e-2);
     const args = pairsOf(nodes);
-    const table = await system.getTesterLogprobsAndValidate(...args);
+    const table = await system.checked.getTesterLogprobs(...args);
     expect(meanDistance(table.rows().flat())).toBeLessThan(4e-2);
     table.dispose();
     system.dispose();
@@ -284,10 +284,10 @@ describe("HFASTSystem log-probabilities", () => {
     const nodes = graph.children;
     expect(system.counters().baseline!.read).toBe(0);
     const args = pairsOf(nodes);
-    const first = await system.getBaselineLogprobsAndValidate(...args);
+    const first = await system.checked.getBaselineLogprobs(...args);
     const { read } = system.counters().baseline!;
     expect(read).toBeGreaterThan(0);
-    const second = await system.getBaselineLogprobsAndValidate(...args);
+    const second = await system.checked.getBaselineLogprobs(...args);
     expect(system.counters().baseline!.read).toBe(read);
     expect(second.rows()).toEqual(first.rows());
     expectClose(
@@ -491,7 +491,7 @@ describe("HFASTSystem at the context window's limit", () => {
         tokens(system, node).testerContext.length + tokens(system, node).probe.sampled.length,
       ).toBeLessThanOrEqual(64);
     }
-    const table = await system.getTesterLogprobsAndValidate(...pairsOf(nodes));
+    const table = await system.checked.getTesterLogprobs(...pairsOf(nodes));
     // Training uses the sampled ids, in the tester's actual context.
     expectClose(
       table.rows(),
@@ -500,7 +500,7 @@ describe("HFASTSystem at the context window's limit", () => {
     table.dispose();
     // The baseline is the tester before training: it must have had the same context, though the target's, where the
     // window dropped other tokens, is another one.
-    const baseline = await system.getBaselineLogprobsAndValidate(...pairsOf(nodes));
+    const baseline = await system.checked.getBaselineLogprobs(...pairsOf(nodes));
     const reference = baseline.rows();
     baseline.dispose();
     expect(

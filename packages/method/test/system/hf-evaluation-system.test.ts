@@ -31,7 +31,7 @@ it("rolls out what the training system rolls out, with one set of weights", asyn
   expect(JSON.stringify(b)).toBe(JSON.stringify(a));
   expect([...evaluation.parameters()]).toEqual([]);
   await expect(evaluation.getBaselineLogprobs(talks("a"), probes("b"))).rejects.toThrow(/no baseline/u);
-  await expect(evaluation.getTesterLogprobsAndValidate(talks("a"), probes("b"))).rejects.toThrow(
+  await expect(evaluation.checked.getTesterLogprobs(talks("a"), probes("b"))).rejects.toThrow(
     /must carry a gradient/u,
   );
   training.dispose();

@@ -299,7 +299,7 @@ describe("a conversation of more than 1,000 tokens", () => {
     expect(tester!.read + tester!.generated).toBe(length);
     expect(target!.read).toBe(prompt + 15 * 36);
 
-    const table = await system.getTesterLogprobsAndValidate(...pairsOf(nodes));
+    const table = await system.checked.getTesterLogprobs(...pairsOf(nodes));
     table.rows().forEach((row, index) => {
       expect(row).toHaveLength(36);
       expectClose(row, tokens(system, nodes[index]!).testerLogprobs, 2e-4);

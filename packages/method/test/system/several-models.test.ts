@@ -172,7 +172,7 @@ describe("several testers", () => {
     plain.dispose();
     const node = graph!.children[0]!;
     const { tester } = system.tokensOf(node)!;
-    const table = await system.getTesterLogprobsAndValidate([node.context], [node.probe]);
+    const table = await system.checked.getTesterLogprobs([node.context], [node.probe]);
     expect(table.lengths).toEqual([tester!.probe.length + (tester!.end === undefined ? 0 : 1)]);
     table.dispose();
     const algorithm = new DPO(system);

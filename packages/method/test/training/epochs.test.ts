@@ -72,7 +72,7 @@ class Imitation extends Algorithm<string, string, TextNode, Nodes> {
     const stop = exceedAt === undefined ? batch === stopAt : rule;
     this.order.push(nodes.map((node) => node.probe).join());
     return scope(async () => {
-      const table = await this.system.getTesterLogprobsAndValidate(
+      const table = await this.system.checked.getTesterLogprobs(
         nodes.map((node) => node.context),
         nodes.map((node) => node.probe),
       );

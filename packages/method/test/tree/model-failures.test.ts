@@ -184,7 +184,7 @@ describe("an override over a model that failed", () => {
     expect(outcomes.map(({ failure }) => failure)).toEqual([null, failureOf("target", 2), null, null]);
   });
 
-  it("keeps sampled messages if it returns the other rows as texts", async () => {
+  it("can return the other rows as texts, which are new messages", async () => {
     class Texts extends ASTSystem {
       override async rolloutPromptWithTarget(...args: Parameters<ASTSystem["rolloutPromptWithTarget"]>) {
         const said = (await super.rolloutPromptWithTarget(...args)) as Message[];
@@ -192,7 +192,8 @@ describe("an override over a model that failed", () => {
       }
     }
     const outcomes = await grow(Texts, reliable("tester"), new Unreliable("target", [2]));
-    expect(outcomes.map(({ response }) => response.sampled?.ids)).toEqual([[1], undefined, [3], [4]]);
+    expect(outcomes.map(({ failure }) => failure)).toEqual([null, failureOf("target", 2), null, null]);
+    expect(outcomes.map(({ response }) => response.sampled)).toEqual([null, null, null, null]);
   });
 
   it("can pass the message on or replace it by another answer, which becomes the turn's", async () => {

@@ -62,7 +62,7 @@ describe("getTesterOutput of a custom system", () => {
     const system = new CriticSystem();
     expect(hasValues(system)).toBe(true);
     await scope(async () => {
-      const output = await system.getTesterOutputAndValidate(["x", "x"], ["a.", "abc"], both);
+      const output = await system.checked.getTesterOutput(["x", "x"], ["a.", "abc"], both);
       expect(Object.keys(output).sort()).toEqual(["logprobs", "values"]);
       expect(output.values!.rows()).toEqual([
         [0.5, 0.5],
@@ -70,10 +70,10 @@ describe("getTesterOutput of a custom system", () => {
       ]);
       const plain = await system.getTesterLogprobs(["x", "x"], ["a.", "abc"]);
       expect(output.logprobs.rows()).toEqual(plain.rows());
-      expect(Object.keys(await system.getTesterOutputAndValidate(["x"], ["a."]))).toEqual(["logprobs"]);
+      expect(Object.keys(await system.checked.getTesterOutput(["x"], ["a."]))).toEqual(["logprobs"]);
       // Before an update nothing is differentiated: then numbers without a gradient are legal.
       system.fault = "frozen";
-      await noGrad(() => system.getTesterOutputAndValidate(["x"], ["a."], both));
+      await noGrad(() => system.checked.getTesterOutput(["x"], ["a."], both));
     });
     system.dispose();
   });
@@ -85,7 +85,7 @@ describe("getTesterOutput of a custom system", () => {
     const system = new CriticSystem();
     system.fault = fault;
     await scope(async () => {
-      const asked = system.getTesterOutputAndValidate(["x"], ["a."], both);
+      const asked = system.checked.getTesterOutput(["x"], ["a."], both);
       await expect(asked).rejects.toThrow(message);
       await expect(asked).rejects.toBeInstanceOf(ContractError);
     });
@@ -108,7 +108,7 @@ describe("getTesterOutput of a custom system", () => {
     }
     const system = new Telling();
     await scope(async () => {
-      const ask = () => system.getTesterOutputAndValidate(["x"], ["a."], { entropy: true });
+      const ask = () => system.checked.getTesterOutput(["x"], ["a."], { entropy: true });
       await expect(ask()).rejects.toThrow(/entropy must be at least 0, got -0.2.* at row 0, token 1/u);
       system.entropy = [0.1, 0.2, 0.3];
       await expect(ask()).rejects.toThrow(/entropy: must have a number for each token .*, got 3 of 2/u);

@@ -49,11 +49,7 @@ export function samplerContract(
         expect(nodes).toHaveLength(depth === 3 ? 0 : 2);
         for (const node of nodes) {
           expect(node.context).toBe(context);
-          check(
-            node.children,
-            sampler.system.advanceAndValidate(context, node.probe, node.response),
-            depth + 1,
-          );
+          check(node.children, sampler.system.checked.advance(context, node.probe, node.response), depth + 1);
         }
       };
       check(graph.children, graph.context, 0);

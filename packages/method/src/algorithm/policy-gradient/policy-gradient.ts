@@ -272,12 +272,12 @@ export class PolicyGradient<S = Conversation, A = Message> extends Algorithm<
 
   /** The tester's output for the batch's probes, in one forward pass. */
   protected testerOutput({ contexts, probes }: PolicyBatch<S, A>, want: TesterWants): Promise<TesterOutput> {
-    return this.system.getTesterOutputAndValidate(contexts, probes, want);
+    return this.system.checked.getTesterOutput(contexts, probes, want);
   }
 
   /** The baseline's log-probabilities of the batch's probes, without a gradient. */
   protected baselineLogprobs({ contexts, probes }: PolicyBatch<S, A>): Promise<TokenTable> {
-    return noGrad(() => this.system.getBaselineLogprobsAndValidate(contexts, probes));
+    return noGrad(() => this.system.checked.getBaselineLogprobs(contexts, probes));
   }
 
   /**

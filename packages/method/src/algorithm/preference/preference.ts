@@ -226,7 +226,7 @@ export class Preference<S = Conversation, A = Message> extends Algorithm<
   /** Log-probabilities of both sides of every pair. */
   protected async logprobs(batch: PreferenceBatch<S, A>): Promise<PairLogprobs> {
     const { contexts, continuations } = bothSides(batch);
-    const tester = await this.system.getTesterLogprobsAndValidate(contexts, continuations);
+    const tester = await this.system.checked.getTesterLogprobs(contexts, continuations);
     if (!this.usesBaseline) return { tester, baselineSums: null };
     const { dtype, device } = tester.values;
     if (batch.baselineSums !== undefined) {
@@ -246,7 +246,7 @@ export class Preference<S = Conversation, A = Message> extends Algorithm<
   /** The baseline's log-probabilities of both sides of every pair, without a gradient. */
   protected baselineLogprobs(batch: PreferenceBatch<S, A>): Promise<TokenTable> {
     const { contexts, continuations } = bothSides(batch);
-    return noGrad(() => this.system.getBaselineLogprobsAndValidate(contexts, continuations));
+    return noGrad(() => this.system.checked.getBaselineLogprobs(contexts, continuations));
   }
 
   /**
