@@ -16,6 +16,7 @@ import {
 import {
   showEvaluation,
   introduceModels,
+  loggerOf,
   downloadNotes,
   readCommandConfiguration,
   setOption,
@@ -64,7 +65,7 @@ export function replayCommand(streams: Streams) {
       const system = await assembleEvaluationSystem<System>(configuration, hub, { tester });
       try {
         const prompts = attacks.map((attack) => promptOf(attack, bundlePath));
-        const { formats, servers } = await introduceModels(system, output, prompts);
+        const { formats, servers } = await introduceModels(system, loggerOf(output), prompts);
         const progress = new Progress(output, { unit: "attack", total: attacks.length });
         const metrics: GraphMetrics[] = [];
         let evaluator: ASTEvaluator | null = null;
