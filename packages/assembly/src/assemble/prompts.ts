@@ -3,7 +3,7 @@ import { UsageError } from "@astra-rl/base";
 import type { HubOptions } from "@astra-rl/lm";
 import { EMBEDDED, isProgramReference, type Configuration } from "../configuration/index.js";
 import { defaultPrompts, type PromptSplit } from "../embedded/index.js";
-import { checkPrompts, isRemotePrompts, readPrompts, type Prompt } from "../datasets/index.js";
+import { isRemotePrompts, readPrompts, type Prompt } from "../datasets/index.js";
 import type { ProgramParts } from "./program-parts.js";
 
 /**
@@ -33,7 +33,7 @@ export async function loadPrompts(
 ): Promise<readonly Prompt[]> {
   const { [split]: source, column } = prompts;
   const own = parts.prompts?.[split];
-  if (own !== undefined) return checkPrompts(own, `prompts.${split}`);
+  if (own !== undefined) return own;
   if (isProgramReference(source)) {
     throw new UsageError(`prompts.${split}: were passed by the program of this run; name a file`);
   }

@@ -11,7 +11,7 @@ import {
   type Configuration,
   type Override,
 } from "../configuration/index.js";
-import type { Prompt } from "../datasets/index.js";
+import { checkPrompts, type Prompt } from "../datasets/index.js";
 import { PROMPT_SPLITS, type PromptSplit } from "../embedded/index.js";
 
 type Sections = z.input<ReturnType<typeof configurationSchema>>;
@@ -86,7 +86,10 @@ export async function readProgram<S, A>(
       for (const [inner, each] of Object.entries(splits)) {
         if (each === undefined) continue;
         const isList = (PROMPT_SPLITS as readonly string[]).includes(inner) && Array.isArray(each);
-        override([key, inner], isList ? programReference(promptsHash(each as Prompt[])) : each);
+        override(
+          [key, inner],
+          isList ? programReference(promptsHash(checkPrompts(each, `${name}: ${key}.${inner}`))) : each,
+        );
       }
     } else if ((PART_SECTIONS as readonly string[]).includes(key) && !isPlain(value)) {
       parts[key] = value;

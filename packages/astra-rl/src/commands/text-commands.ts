@@ -13,7 +13,14 @@ import { AstraError, NotFiniteError, UsageError } from "@astra-rl/base";
 import { noGrad } from "@astra-rl/torch";
 import { z } from "zod";
 import { makeScorer, modelSource, readScorerSpec, generationSchema } from "@astra-rl/assembly";
-import { deviceOption, downloadNotes, dtypeOption, loggerOf, noteHubModel, Progress } from "@astra-rl/assembly/command";
+import {
+  deviceOption,
+  downloadNotes,
+  dtypeOption,
+  loggerOf,
+  noteHubModel,
+  Progress,
+} from "@astra-rl/assembly/command";
 import {
   readJsonLines,
   checked,

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { basename, resolve } from "node:path";
 import { Command } from "@commander-js/extra-typings";
-import { checkReplaceableFile, UsageError } from "@astra-rl/base";
+import { checkReplaceableFile } from "@astra-rl/base";
 import {
   assembleEvaluationSystem,
   assembleEvaluator,
@@ -79,19 +79,12 @@ export function replayCommand(streams: Streams) {
             ...configuration,
             evaluation: { ...configuration.evaluation, depth: length, repeats: 1 },
           };
-          const made = await assembleEvaluator(
+          evaluator = await assembleEvaluator<ASTEvaluator>(
             own,
             system,
             places.map((at) => prompts[at]!),
           );
-          if (!(made instanceof ASTEvaluator)) {
-            throw new UsageError(
-              "custom-evaluator",
-              "replay: uses the built-in evaluator; leave evaluation.type out",
-            );
-          }
-          evaluator = made;
-          const { details } = await made.evaluate({
+          const { details } = await evaluator.evaluate({
             seed: configuration.seed,
             batchSize: configuration.evaluation.batchSize,
           });
