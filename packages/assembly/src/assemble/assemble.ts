@@ -118,6 +118,7 @@ export async function assembleEvaluator<E extends AnyEvaluator = ASTEvaluator>(
   const { startsFromPrompts = true } = paths as Partial<Sampler>;
   if (!startsFromPrompts && evaluation.repeats > 1) {
     throw new UsageError(
+      "inapplicable-option",
       `evaluation.repeats: the sampler ${sampler.type} does not start from prompts; leave it out`,
     );
   }

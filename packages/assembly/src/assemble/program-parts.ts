@@ -87,6 +87,7 @@ export async function madePart<Given, Made>(
 ): Promise<Made> {
   if (typeof part === "function" && /^class\b/u.test(Function.prototype.toString.call(part))) {
     throw new UsageError(
+      "class-for-part",
       `${role}: is a class; pass a function that makes one, ({ … }) => new ${part.name}(…)`,
     );
   }
@@ -94,6 +95,7 @@ export async function madePart<Given, Made>(
     typeof part === "function" ? await (part as (given: Given) => Made | Promise<Made>)(given) : part;
   if (hasMethods(made, METHODS[role])) return made;
   throw new UsageError(
+    "missing-method",
     `${role}: must be an object with the methods ${METHODS[role].join(", ")}, got ${describeValue(made)}`,
   );
 }

@@ -35,7 +35,10 @@ export async function loadPrompts(
   const own = parts.prompts?.[split];
   if (own !== undefined) return own;
   if (isProgramReference(source)) {
-    throw new UsageError(`prompts.${split}: were passed by the program of this run; name a file`);
+    throw new UsageError(
+      "made-by-program",
+      `prompts.${split}: were passed by the program of this run; name a file`,
+    );
   }
   if (source === EMBEDDED) return defaultPrompts(split);
   return readPrompts(source, column === undefined ? { hub } : { hub, column });

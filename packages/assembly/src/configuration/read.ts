@@ -180,6 +180,7 @@ async function importModules(source: Source, path: string): Promise<PlacedModule
       if (!isModuleRole(role)) {
         if (!isModuleReference(type) && !looksLikeFile(type)) continue;
         throw new UsageError(
+          "module-not-allowed",
           `cannot be a module; pass a custom ${role} to train({ configuration, … }) in a program, got ${JSON.stringify(type)}`,
         );
       }

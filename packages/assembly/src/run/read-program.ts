@@ -67,44 +67,62 @@ export async function readProgram<S, A>(
   { configuration: file, overrides = [], ...given }: RunParts<S, A>,
   { split, trains }: { split: PromptSplit; trains: boolean },
 ): Promise<{ configuration: Configuration; parts: ProgramParts }> {
-  const keys = Object.keys(configurationSchema().shape).filter((key) => key !== "modules");
   const parts: Record<string, unknown> = {};
   const own: Override[] = [];
-  const override = (path: Override["path"], value: unknown) => own.push({ path, value, where: name });
   for (const [key, value] of Object.entries(given) as [string, unknown][]) {
     if (value === undefined) continue;
-    if ((OTHER_PARTS as readonly string[]).includes(key)) parts[key] = value;
-    else if (!keys.includes(key)) {
-      const known = [...keys, ...OTHER_PARTS];
-      throw new UsageError(
-        `${name}: unknown option ${key}${didYouMean(key, known) || `; available: ${known.join(", ")}`}`,
-      );
-    } else if (key === "prompts") {
-      const splits = Array.isArray(value) ? { [split]: value } : (value as Record<string, unknown>);
-      const lists = Object.entries(splits).filter(([, each]) => Array.isArray(each)) as [string, Prompt[]][];
-      if (lists.length > 0) parts[key] = Object.fromEntries(lists);
-      for (const [inner, each] of Object.entries(splits)) {
-        if (each === undefined) continue;
-        const isList = (PROMPT_SPLITS as readonly string[]).includes(inner) && Array.isArray(each);
-        override(
-          [key, inner],
-          isList ? programReference(promptsHash(checkPrompts(each, `${name}: ${key}.${inner}`))) : each,
-        );
-      }
-    } else if ((PART_SECTIONS as readonly string[]).includes(key) && !isPlain(value)) {
-      parts[key] = value;
-      const reference = programReference(partName(value as object));
-      override([key], key === "reward" ? { terms: [{ type: reference, weight: 1 }] } : { type: reference });
-    } else if (MERGED.includes(key) && isPlain(value)) {
-      for (const [inner, each] of Object.entries(value)) if (each !== undefined) override([key, inner], each);
-    } else override([key], value);
+    const { part, sections } = divided(name, key, value, split);
+    if (part !== undefined) parts[key] = part;
+    for (const [path, data] of sections) if (data !== undefined) own.push(override(name, path, data));
   }
   checkReadyMade(name, given);
-  const reading = { overrides: [...overrides, ...own.map(copied)], trains, where: name };
+  const reading = { overrides: [...overrides, ...own], trains, where: name };
   const configuration = await (file === undefined
     ? parseConfiguration("", ".", reading)
     : readConfiguration(file, { overrides: reading.overrides, trains }));
   return { configuration, parts };
+}
+
+type Replaced = readonly [path: Override["path"], value: unknown];
+
+/** What of an option a program made itself, and the values of the configuration that the option replaces. */
+function divided(
+  name: string,
+  key: string,
+  value: unknown,
+  split: PromptSplit,
+): { part?: unknown; sections: Replaced[] } {
+  if ((OTHER_PARTS as readonly string[]).includes(key)) return { part: value, sections: [] };
+  const keys = Object.keys(configurationSchema().shape).filter((each) => each !== "modules");
+  if (!keys.includes(key)) {
+    const known = [...keys, ...OTHER_PARTS];
+    const advice = didYouMean(key, known) || `; available: ${known.join(", ")}`;
+    throw new UsageError("unknown-key", `${name}: unknown option ${key}${advice}`);
+  }
+  if (key === "prompts") return dividedPrompts(name, Array.isArray(value) ? { [split]: value } : value);
+  if ((PART_SECTIONS as readonly string[]).includes(key) && !isPlain(value)) {
+    const section = { type: programReference(partName(value as object)) };
+    const recorded = key === "reward" ? { terms: [{ ...section, weight: 1 }] } : section;
+    return { part: value, sections: [[[key], recorded]] };
+  }
+  if (!MERGED.includes(key) || !isPlain(value)) return { sections: [[[key], value]] };
+  return { sections: Object.entries(value).map(([inner, each]) => [[key, inner], each]) };
+}
+
+/** Lists of prompts are parts, which the configuration names by their hash. */
+function dividedPrompts(name: string, prompts: unknown): { part?: unknown; sections: Replaced[] } {
+  if (!isPlain(prompts)) return { sections: [[["prompts"], prompts]] };
+  const lists = Object.entries(prompts).filter(
+    ([split, each]) => (PROMPT_SPLITS as readonly string[]).includes(split) && Array.isArray(each),
+  );
+  const hashes = lists.map(([split, each]) => {
+    return [split, programReference(promptsHash(checkPrompts(each, `${name}: prompts.${split}`)))] as const;
+  });
+  const recorded = { ...prompts, ...Object.fromEntries(hashes) };
+  return {
+    ...(lists.length === 0 ? {} : { part: Object.fromEntries(lists) }),
+    sections: Object.entries(recorded).map(([inner, each]) => [["prompts", inner], each]),
+  };
 }
 
 /** A section, in contrast to a part of a program, which is an instance, or has methods. */
@@ -115,25 +133,24 @@ const isPlain = (value: unknown): value is Record<string, unknown> =>
   Object.values(value).every((each) => typeof each !== "function");
 
 /** Reading a configuration completes its sections in place, and the program's are not ours. */
-function copied(override: Override): Override {
+function override(where: string, path: Override["path"], value: unknown): Override {
   try {
-    return { ...override, value: structuredClone(override.value) };
+    return { path, value: structuredClone(value), where };
   } catch (cause) {
-    throw new UsageError(`${override.where}: ${dotted(override.path)} must be data, without functions`, {
-      cause,
-    });
+    throw new UsageError("not-data", `${where}: ${dotted(path)} must be data, without functions`, { cause });
   }
 }
 
 /** Refuses what a ready-made system cannot use, because it was made before. */
 function checkReadyMade(name: string, given: object): void {
-  const { system } = given as { system?: unknown };
+  const options = given as Record<string, unknown>;
+  const { system } = options;
   if (system === undefined || typeof system === "function" || isPlain(system)) return;
-  for (const key of ["reward", "generation"] as const) {
-    if ((given as Record<string, unknown>)[key] === undefined) continue;
-    throw new UsageError(
-      `${name}: ${key} is part of the system, which was passed ready-made; pass a function that makes one, ` +
-        `system: ({ scorer, reward }) => new …`,
-    );
-  }
+  const key = ["reward", "generation"].find((each) => options[each] !== undefined);
+  if (key === undefined) return;
+  throw new UsageError(
+    "inapplicable-option",
+    `${name}: ${key} is part of the system, which was passed ready-made; pass a function that makes one, ` +
+      `system: ({ scorer, reward }) => new …`,
+  );
 }
