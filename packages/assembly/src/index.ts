@@ -1,5 +1,5 @@
 /**
- * From a configuration file to the objects of a run. What commands share is in `@astra-rl/assembly/command`.
+ * From a configuration file to the objects of a run, and `train` and `evaluate`. What commands share is in `@astra-rl/assembly/command`.
  *
  * @module @astra-rl/assembly
  */
@@ -7,3 +7,13 @@ export * from "./assemble/index.js";
 export * from "./configuration/index.js";
 export * from "./datasets/index.js";
 export * from "./embedded/index.js";
+export {
+  evaluate,
+  StoppedWaitingError,
+  train,
+  type EvaluationOptions,
+  type RunParts,
+  type TrainHooks,
+  type TrainingRun,
+  type TrainOptions,
+} from "./run/index.js";

@@ -44,7 +44,7 @@ export interface ReportEvaluation {
 export interface ReportRun {
   /** The run folder's name. */
   label: string;
-  /** null without a run.json, which programs of the library do not write. */
+  /** null without a run.json, which a trainer alone does not write. */
   run: RunRecord | null;
   /** The parsed `config.resolved.yaml`; null if there is none. */
   configuration: Record<string, unknown> | null;

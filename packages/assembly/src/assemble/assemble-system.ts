@@ -1,5 +1,5 @@
 import type { HubOptions } from "@astra-rl/lm";
-import { UsageError, dotted } from "@astra-rl/base";
+import { UsageError, dotted, hasMethods } from "@astra-rl/base";
 import {
   disposeOnce,
   withMemoryAdvice,
@@ -24,6 +24,7 @@ import {
   type ModelSetting,
 } from "../configuration/index.js";
 import { modelSource } from "./model-source.js";
+import { madePart, type ProgramParts } from "./program-parts.js";
 import { evaluatorsOf, type Judges } from "./system-models.js";
 import { algorithmNeeds, assembleEmbedder, assembleScorer, makePart, makeScorer } from "./parts.js";
 
@@ -31,34 +32,40 @@ import { algorithmNeeds, assembleEmbedder, assembleScorer, makePart, makeScorer 
  * Loads the models and the scorer of a configuration for training.
  *
  * @param hub how models are downloaded from the hub, and where progress is reported
+ * @param parts parts that a program made, which are used instead of the configuration's
  * @returns a system that the caller disposes of
  * @throws UsageError for a model or a scorer that cannot be loaded
  */
 export async function assembleSystem<T extends System = HFASTSystem>(
   configuration: Configuration,
   hub: HubOptions = {},
+  parts: ProgramParts = {},
 ): Promise<T> {
-  const { system } = configuration;
-  const made =
-    system === undefined
-      ? loadSystem(HFASTSystem, configuration, hub)
-      : ownSystem(configuration, system, "train", hub);
+  const from = { configuration, hub, parts };
+  const made = configuration.system === undefined ? loadSystem(HFASTSystem, from) : ownSystem("train", from);
   return (await made) as unknown as T;
+}
+
+/** What a system is assembled from. */
+interface From {
+  configuration: Configuration;
+  hub: HubOptions;
+  parts: ProgramParts;
 }
 
 /** Loads the models of a configuration into a system of this class. */
 async function loadSystem(
   Class: LoadableSystem,
-  configuration: Configuration,
-  hub: HubOptions,
+  from: From,
   own: Readonly<Record<string, unknown>> = {},
 ): Promise<System> {
+  const { configuration, hub } = from;
   const { lora } = configuration.models;
   const options = {
     ...(lora === undefined ? {} : { lora: { ...lora, seed: configuration.seed } }),
-    valueHead: (await algorithmNeeds(configuration)).includes("values"),
+    valueHead: algorithmNeeds(configuration).includes("values"),
   };
-  return withJudges(configuration, hub, (judges) =>
+  return withJudges(from, (judges) =>
     loadModels(Class, configuration, hub, { ...options, ...judges, ...own }),
   );
 }
@@ -104,24 +111,19 @@ function place(into: Record<string, unknown>, [key, at]: readonly (string | numb
   else (into[key!] as unknown[]).push(value);
 }
 
-/** Creates a system from a user module, together with the run's scorer and embedder. */
-async function ownSystem(
-  configuration: Configuration,
-  section: KindSection,
-  purpose: Purpose,
-  hub: HubOptions,
-  instead: { tester?: Model } = {},
-): Promise<System> {
+/** Creates a custom system, of a module or a program, together with the run's scorer and embedder. */
+async function ownSystem(purpose: Purpose, from: From, instead: { tester?: Model } = {}): Promise<System> {
+  const { configuration, hub, parts } = from;
   const { seed } = configuration;
   let isLoaded = false;
   const load = (Class: LoadableSystem, options: Readonly<Record<string, unknown>>) => {
     isLoaded = true;
     const missing = (["tester", "target"] as const).find((role) => configuration.models[role] === undefined);
     if (missing === undefined) {
-      if (instead.tester === undefined) return loadSystem(Class, configuration, hub, options);
+      if (instead.tester === undefined) return loadSystem(Class, from, options);
       // HFASTSystem.load does not accept a tester without weights: the class gets the parts of an evaluation.
       const Evaluated = { name: Class.name, load: HFEvaluationSystem.load.bind(Class as never) };
-      return withJudges(configuration, hub, (judges) =>
+      return withJudges(from, (judges) =>
         loadForEvaluation(Evaluated as never, configuration, hub, { ...judges, ...options, ...instead }),
       );
     }
@@ -130,8 +132,14 @@ async function ownSystem(
       `system: ${Class.name} is loaded with models, but models.${missing} is missing`,
     );
   };
-  return withJudges(configuration, hub, async (judges) => {
-    const system = await makePart("system", section, { ...judges, purpose, seed, load });
+  return withJudges(from, async (judges) => {
+    const given = { ...judges, purpose, seed, load };
+    const own = parts.system;
+    const system = await (own === undefined
+      ? makePart("system", configuration.system!, given)
+      : isLoadable(own)
+        ? load(own, {})
+        : madePart("system", own, given));
     if (instead.tester !== undefined && !isLoaded) {
       disposeOnce(system);
       throw new UsageError(
@@ -146,6 +154,10 @@ async function ownSystem(
     return system;
   });
 }
+
+/** Whether a class is created by a static `load` instead of its constructor. */
+const isLoadable = (system: unknown): system is LoadableSystem =>
+  typeof system === "function" && hasMethods(system, ["load"]);
 
 /** The folder from which a custom system restores its tester. */
 function savedTester(tester: ModelSetting): string {
@@ -172,18 +184,21 @@ function disposeTogether(system: System, parts: readonly { dispose(): void }[]):
 /**
  * Loads the tester and the target of a configuration for rollouts only, without weights for training.
  *
- * @param instead a tester that replaces the configured one
+ * @param instead a tester that replaces the configured one, and parts that a program made
  * @throws UsageError with `instead` for a custom system that is not loaded with models
  */
 export async function assembleEvaluationSystem<T extends System = HFEvaluationSystem>(
   configuration: Configuration,
   hub: HubOptions = {},
-  instead: { tester?: Model } = {},
+  instead: { tester?: Model; parts?: ProgramParts } = {},
 ): Promise<T> {
-  if (configuration.system !== undefined)
-    return (await ownSystem(configuration, configuration.system, "evaluate", hub, instead)) as unknown as T;
-  const system = await withJudges(configuration, hub, (judges) =>
-    loadForEvaluation(HFEvaluationSystem, configuration, hub, { ...judges, ...instead }),
+  const { parts = {}, ...tester } = instead;
+  const from = { configuration, hub, parts };
+  if (configuration.system !== undefined) {
+    return (await ownSystem("evaluate", from, tester)) as unknown as T;
+  }
+  const system = await withJudges(from, (judges) =>
+    loadForEvaluation(HFEvaluationSystem, configuration, hub, { ...judges, ...tester }),
   );
   return system as unknown as T;
 }
@@ -205,15 +220,18 @@ function loadForEvaluation(
 
 /** Creates the judges of a configuration, and a system with them; frees everything on failure. */
 async function withJudges(
-  configuration: Configuration,
-  hub: HubOptions,
+  { configuration, hub, parts }: From,
   load: (judges: Omit<Judges, "second">) => Promise<System>,
 ): Promise<System> {
+  /** Those that are freed with the system. */
   const made: Partial<Judges> = {};
   try {
-    const scorer = (made.scorer = await assembleScorer(configuration, hub));
-    const embedder = (made.embedder = await assembleEmbedder(configuration));
-    const reward = (made.reward = await assembleReward(configuration, scorer, embedder, hub));
+    const scorer = parts.scorer ?? (made.scorer = await assembleScorer(configuration, hub));
+    const embedder = parts.embedder ?? (made.embedder = await assembleEmbedder(configuration));
+    const reward =
+      parts.reward === undefined
+        ? (made.reward = await assembleReward(configuration, scorer, embedder, hub))
+        : await madePart("reward", parts.reward, { scorer, embedder, seed: configuration.seed });
     const { secondScorer } = configuration.evaluation;
     const { seed } = configuration;
     if (secondScorer !== undefined) made.second = await makeScorer(secondScorer, { seed, hub });

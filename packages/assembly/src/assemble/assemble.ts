@@ -1,5 +1,6 @@
 import type { HubOptions, Conversation, Message } from "@astra-rl/lm";
 import { UsageError } from "@astra-rl/base";
+import type { Tensor } from "@astra-rl/torch";
 import {
   ASTEvaluator,
   HFASTConfiguration,
@@ -11,8 +12,6 @@ import {
   type Evaluator,
   type Sampler,
   type System,
-  type RunnableTrainer,
-  type ASTSystem,
   type HFASTConfigurationOptions,
   type HFASTTrainerOptions,
 } from "@astra-rl/method";
@@ -32,6 +31,7 @@ import { loadPrompts } from "./prompts.js";
 import { withSettled } from "./resolved-configuration.js";
 import { evaluatorsOf } from "./system-models.js";
 import { makePart } from "./parts.js";
+import { madePart, namesOf, type AssembledTrainer, type ProgramParts } from "./program-parts.js";
 
 /**
  * The initial states of rollouts: the prompts, as texts if models get no speakers; for a custom system
@@ -47,17 +47,28 @@ export function assembleCredit({ credit, seed }: Configuration): Promise<Credit>
   return makePart("credit", credit, { seed });
 }
 
-/** @param prompts the training prompts */
+/**
+ * @param prompts the training prompts
+ * @param parts parts that a program made, which are used instead of the configuration's
+ */
 export function assembleSampler(
   { sampler, seed }: Configuration,
   system: System,
   prompts: readonly Prompt[],
+  parts: ProgramParts = {},
 ): Promise<Sampler> {
-  return makePart("sampler", sampler, { system, prompts: startsOf(system, prompts), seed });
+  const given = { system, prompts: startsOf(system, prompts), seed };
+  if (parts.sampler === undefined) return makePart("sampler", sampler, given);
+  return madePart("sampler", parts.sampler, given);
 }
 
-export function assembleAlgorithm({ algorithm, seed }: Configuration, system: System): Promise<Algorithm> {
-  return makePart("algorithm", algorithm, { system, seed });
+export function assembleAlgorithm(
+  { algorithm, seed }: Configuration,
+  system: System,
+  parts: ProgramParts = {},
+): Promise<Algorithm> {
+  if (parts.algorithm === undefined) return makePart("algorithm", algorithm, { system, seed });
+  return madePart("algorithm", parts.algorithm, { system, seed });
 }
 
 export async function assembleLoggers({ logging, training, seed }: Configuration): Promise<MetricsLogger[]> {
@@ -74,15 +85,15 @@ export async function assembleLoggers({ logging, training, seed }: Configuration
  * depth and threshold.
  *
  * @param system created from this configuration; its embedder compares attacks
- * @param options further options: `trainingPrompts`, prompts that training has seen, which held-out ones are compared
- * with
+ * @param options `trainingPrompts`, prompts that training has seen, which held-out ones are compared with; `parts` that a
+ * program made
  * @throws UsageError for a depth that the sampler does not accept
  */
 export async function assembleEvaluator<E extends AnyEvaluator = ASTEvaluator>(
   configuration: Configuration,
   system: System,
   prompts: readonly Prompt[],
-  { trainingPrompts = [] }: { trainingPrompts?: readonly Prompt[] } = {},
+  { trainingPrompts = [], parts = {} }: { trainingPrompts?: readonly Prompt[]; parts?: ProgramParts } = {},
 ): Promise<E> {
   const { sampler, evaluation, seed } = configuration;
   const { depth, threshold } = evaluation;
@@ -100,26 +111,22 @@ export async function assembleEvaluator<E extends AnyEvaluator = ASTEvaluator>(
     ...(isOurs && "width" in sampler ? { width: 1 } : {}),
     ...(depth === undefined ? {} : { depth }),
   };
-  const paths = await makePart("sampler", section, { system, prompts: startsOf(system, prompts), seed });
+  const paths = await assembleSampler({ ...configuration, sampler: section }, system, prompts, parts);
   const judges = evaluatorsOf.get(system);
   const starts = startsOf(system, prompts);
-  const refuseRepeats = (why: string) => {
-    if (evaluation.repeats > 1)
-      throw new UsageError("inapplicable-option", `evaluation.repeats: ${why}; leave it out`);
-  };
-  if (configuration.evaluator !== undefined) {
-    refuseRepeats("a custom evaluator decides how often it tries a prompt");
-    const scorer = judges?.scorer ?? (system as ASTSystem).scorer!;
-    const parts = { system, sampler: paths, prompts: starts, scorer, threshold, seed };
-    return (await makePart("evaluator", configuration.evaluator, parts)) as unknown as E;
-  }
   // A sampler that cannot start from prompts evaluates as many episodes as there are prompts.
   const { startsFromPrompts = true } = paths as Partial<Sampler>;
-  if (!startsFromPrompts) refuseRepeats(`the sampler ${sampler.type} does not start from prompts`);
+  if (!startsFromPrompts && evaluation.repeats > 1) {
+    throw new UsageError(
+      "inapplicable-option",
+      `evaluation.repeats: the sampler ${sampler.type} does not start from prompts; leave it out`,
+    );
+  }
   const evaluated = !startsFromPrompts ? prompts.map((_, episode) => ({ seed, episode })) : starts;
-  const { scorer, embedder } = system as Partial<ASTSystem>;
+  const { scorer, embedder } = system as { scorer?: unknown; embedder?: unknown };
   const secondScorer = judges?.second;
-  const evaluator: unknown = new ASTEvaluator(paths, evaluated, {
+  const Evaluator: unknown = parts.evaluator ?? ASTEvaluator;
+  const evaluator: unknown = new (Evaluator as typeof ASTEvaluator)(paths, evaluated, {
     threshold,
     repeats: evaluation.repeats,
     controls: evaluation.controls,
@@ -139,28 +146,28 @@ export function trustsEmbeddedScorer({ scorer }: Configuration, models: readonly
 
 type AnyEvaluator = Evaluator<Conversation, Message, EvaluationRecord>;
 
-/** The trainer of a run; a custom one need not evaluate. */
-export type AssembledTrainer = RunnableTrainer & Partial<Pick<HFASTTrainer, "lastEvaluation" | "stopReason">>;
-
 /**
  * Creates the complete trainer of a configuration.
  *
  * @param hub how prompts are downloaded from the hub
+ * @param parts parts that a program made, which are used instead of the configuration's
  */
 export async function assembleTrainer(
   given: Configuration,
   system: System,
   options: Omit<HFASTTrainerOptions, "evaluator">,
   hub: HubOptions = {},
+  parts: ProgramParts = {},
 ): Promise<AssembledTrainer> {
   const configuration = withSettled(given, system);
   const { training, models, seed } = configuration;
   const sampler = await assembleSampler(
     configuration,
     system,
-    await loadPrompts(configuration, "train", hub),
+    await loadPrompts(configuration, "train", hub, parts),
+    parts,
   );
-  const algorithm = await assembleAlgorithm(configuration, system);
+  const algorithm = await assembleAlgorithm(configuration, system, parts);
   const evaluates = training.evaluateEvery > 0;
   const named = [models.tester, ...models.otherTesters, models.target, ...models.otherTargets];
   const speakers = named.filter((model) => (model as typeof model | undefined) !== undefined);
@@ -168,9 +175,17 @@ export async function assembleTrainer(
   const { tensorboard: _, ...trainingOptions } = training;
   const settings = new HFASTConfiguration({ ...trainingOptions, seed } as HFASTConfigurationOptions);
   const all: HFASTTrainerOptions = {
-    settings: configurationSettings(configuration),
-    loggers: await assembleLoggers(configuration),
-    credit: await assembleCredit(configuration),
+    settings: configurationSettings(configuration, namesOf(parts)),
+    loggers: [...(await assembleLoggers(configuration)), ...(parts.loggers ?? [])],
+    credit: parts.credit ?? (await assembleCredit(configuration)),
+    ...(parts.optimizer === undefined
+      ? {}
+      : {
+          optimizer: await madePart("optimizer", parts.optimizer, {
+            system,
+            parameters: [...system.parameters()] as Tensor[],
+          }),
+        }),
     ...options,
     ...(evaluates
       ? {
@@ -178,12 +193,11 @@ export async function assembleTrainer(
             // Evaluations during training select checkpoints; they try each prompt once.
             { ...configuration, evaluation: { ...configuration.evaluation, repeats: 1 } },
             system,
-            await loadPrompts(configuration, "dev", hub),
+            await loadPrompts(configuration, "dev", hub, parts),
+            { parts },
           ),
         }
       : {}),
   };
-  if (configuration.trainer === undefined) return new HFASTTrainer(settings, sampler, algorithm, all);
-  const parts = { configuration: settings, sampler, algorithm, options: all };
-  return makePart("trainer", configuration.trainer, parts);
+  return new (parts.trainer ?? HFASTTrainer)(settings, sampler, algorithm, all);
 }

@@ -7,11 +7,11 @@ export {
   assembleSampler,
   assembleTrainer,
   trustsEmbeddedScorer,
-  type AssembledTrainer,
 } from "./assemble.js";
 export { modelFormats, type ModelFormats, withToday } from "./model-formats.js";
 export { embeddedConfigurationPath, isEmbedded, modelSource } from "./model-source.js";
 export { assembleEmbedder, assembleScorer, makePart, makeScorer, type MakeScorerOptions } from "./parts.js";
+export { namesOf, type AssembledTrainer, type Part, type ProgramParts } from "./program-parts.js";
 export { loadPrompts, trainingPromptsOf } from "./prompts.js";
 export { withRecorded, withSettled, writeResolvedConfiguration } from "./resolved-configuration.js";
 export {

@@ -14,11 +14,13 @@ import { BatchedScorer, ScoreFile } from "@astra-rl/scorers";
 import {
   findKind,
   isModuleReference,
+  isProgramReference,
   loadUserModule,
   MODULE_DEADLINE,
+  programName,
   type Configuration,
+  type ModuleRole,
   type ScoreCache,
-  type UserKind,
 } from "../configuration/index.js";
 import { scorerIdentity } from "./scorer-identity.js";
 
@@ -33,21 +35,26 @@ export async function makePart<R extends Role>(
 }
 
 /** What the algorithm of a configuration needs from its system, which is created first. */
-export async function algorithmNeeds({
-  algorithm,
-}: Pick<Configuration, "algorithm">): Promise<readonly SystemNeed[]> {
-  const { type: _, ...options } = algorithm;
-  const { needs = [] } = await kindOf("algorithm", algorithm);
+export function algorithmNeeds({ algorithm }: Pick<Configuration, "algorithm">): readonly SystemNeed[] {
+  const { type, ...options } = algorithm;
+  // A program has its models loaded as its algorithm needs them.
+  const { needs = [] } = findKind("algorithm", type) ?? {};
   return typeof needs === "function" ? needs(options) : needs;
 }
 
 /** The kind that a section selects, from the package or a module. */
-async function kindOf<R extends Role>(role: R, { type }: KindSection): Promise<Kind<R> | UserKind<R>> {
+async function kindOf<R extends Role>(role: R, { type }: KindSection): Promise<Pick<Kind<R>, "make">> {
   const kind = findKind(role, type);
   if (kind !== null) return kind;
+  if (isProgramReference(type)) {
+    throw new UsageError(
+      "made-by-program",
+      `${role}: ${programName(type)} was made by the program of this run; pass it to train or evaluate, or choose another type`,
+    );
+  }
   if (!isModuleReference(type))
     throw new UsageError("unknown-choice", `${role}: unknown type ${JSON.stringify(type)}`);
-  return (await loadUserModule(role, type)).kind;
+  return (await loadUserModule(role as ModuleRole, type)).kind as unknown as Pick<Kind<R>, "make">;
 }
 
 export interface MakeScorerOptions {

@@ -1,8 +1,10 @@
 import { existsSync } from "node:fs";
+import { UsageError } from "@astra-rl/base";
 import type { HubOptions } from "@astra-rl/lm";
-import { EMBEDDED, type Configuration } from "../configuration/index.js";
+import { EMBEDDED, isProgramReference, type Configuration } from "../configuration/index.js";
 import { defaultPrompts, type PromptSplit } from "../embedded/index.js";
 import { isRemotePrompts, readPrompts, type Prompt } from "../datasets/index.js";
+import type { ProgramParts } from "./program-parts.js";
 
 /**
  * The prompts that training has seen: those of the training split, or the given ones if they are the same. Prompts that
@@ -12,7 +14,9 @@ export async function trainingPromptsOf(
   configuration: Configuration,
   split: PromptSplit,
   prompts: readonly Prompt[],
+  parts: ProgramParts = {},
 ): Promise<readonly Prompt[]> {
+  if (parts.prompts?.train !== undefined) return parts.prompts.train;
   const { train, [split]: source } = configuration.prompts;
   // The embedded prompts have one name for all splits.
   if (train === source && train !== EMBEDDED) return prompts;
@@ -22,11 +26,20 @@ export async function trainingPromptsOf(
 
 /** Loads the prompts of one split. @throws UsageError for a file that is missing, empty or invalid */
 export async function loadPrompts(
-  { prompts }: Configuration,
+  { prompts }: Pick<Configuration, "prompts">,
   split: PromptSplit,
   hub: HubOptions = {},
-): Promise<Prompt[]> {
+  parts: ProgramParts = {},
+): Promise<readonly Prompt[]> {
   const { [split]: source, column } = prompts;
+  const own = parts.prompts?.[split];
+  if (own !== undefined) return own;
+  if (isProgramReference(source)) {
+    throw new UsageError(
+      "made-by-program",
+      `prompts.${split}: were passed by the program of this run; name a file`,
+    );
+  }
   if (source === EMBEDDED) return defaultPrompts(split);
   return readPrompts(source, column === undefined ? { hub } : { hub, column });
 }

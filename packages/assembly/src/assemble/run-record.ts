@@ -2,7 +2,7 @@ import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { hostname, cpus } from "node:os";
-import { extname, join } from "node:path";
+import { basename, extname, join } from "node:path";
 import { resolveCheckpoint, resolveTokenizer, TOKENIZER_FILES, type HubOptions } from "@astra-rl/lm";
 import { distributed, engineInformation } from "@astra-rl/torch";
 import { explainDiskErrors, fileDigest, makeFolder, packageVersion, writeFileAtomic } from "@astra-rl/base";
@@ -22,7 +22,9 @@ import {
   configuredFiles,
   configuredModels,
   EMBEDDED,
+  isProgramReference,
   partModels,
+  programName,
   type Configuration,
   type ConfiguredModel,
 } from "../configuration/index.js";
@@ -54,17 +56,20 @@ export async function recordSession(
     now = new Date(),
     formats = {},
     servers = {},
+    command = [basename(process.execPath), ...process.argv.slice(1)],
   }: {
     resume?: boolean;
     hub?: HubOptions;
     now?: Date;
     formats?: ModelFormats["formats"];
     servers?: Record<string, ServerRecord>;
+    /** What started this process. */
+    command?: readonly string[];
   } = {},
 ): Promise<void> {
   const path = join(folder, FILE);
-  const session = describeSession(now, resume ? savedStep(folder) : null);
-  // A run started by a program has no run.json, and gets one on resume.
+  const session = describeSession(now, command, resume ? savedStep(folder) : null);
+  // A run that was started by a trainer alone has no run.json, and gets one on resume.
   const before = resume && existsSync(path) ? parseRunRecord(readFileSync(path, "utf8"), path) : null;
   const record: RunRecord =
     before === null
@@ -120,14 +125,14 @@ export function engineChange(folder: string): string | null {
   );
 }
 
-function describeSession(now: Date, resumedAfter: number | null): RunSession {
+function describeSession(now: Date, command: readonly string[], resumedAfter: number | null): RunSession {
   const { libtorch, origin, blas, isa, threads } = engineInformation();
   const processors = cpus();
   return {
     started: now.toISOString(),
     astra_rl: packageVersion,
     commit: gitCommit(),
-    command: ["astra-rl", ...process.argv.slice(2)],
+    command: [...command],
     directory: process.cwd(),
     host: {
       name: hostname(),
@@ -220,6 +225,10 @@ async function fileIdentities(
 ): Promise<FileIdentity[]> {
   const identities: FileIdentity[] = [];
   for (const { key, path } of configuredFiles(configuration)) {
+    if (isProgramReference(path)) {
+      identities.push({ key, path, sha256: programName(path), copy: null });
+      continue;
+    }
     if (path === EMBEDDED) {
       identities.push({ key, path, sha256: await embeddedHash(key), copy: null });
       continue;
@@ -241,7 +250,7 @@ async function embeddedHash(key: string): Promise<string> {
 }
 
 /** Distinguishes conversations from their texts, and by their speakers. */
-const promptsHash = (prompts: readonly Prompt[]) =>
+export const promptsHash = (prompts: readonly Prompt[]) =>
   createHash("sha256")
     .update(
       JSON.stringify(

@@ -174,17 +174,11 @@ async function evaluatorOf(
     );
   }
   const { evaluation } = configuration;
-  const made: unknown = await assembleEvaluator(
+  const made: ASTEvaluator = await assembleEvaluator(
     { ...configuration, evaluation: { ...evaluation, repeats: 1 } },
     system,
     openers,
   );
-  if (!(made instanceof ASTEvaluator)) {
-    throw new UsageError(
-      "custom-evaluator",
-      "search: uses the built-in evaluator; leave the section evaluator out",
-    );
-  }
   const { sampler, scorer, threshold } = made;
   const starts = made.starts!;
   if (!(sampler as Partial<Sampler>).startsFromPrompts) {

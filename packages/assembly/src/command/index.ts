@@ -1,15 +1,23 @@
-export { evaluate, showEvaluation } from "./evaluate.js";
+export { evaluationProgress, showEvaluation } from "./evaluate.js";
 export { stopOnInterrupt } from "./interruption.js";
-export { introduceModels, keepAnswersOf } from "./models.js";
 export {
   deviceOption,
   downloadNotes,
   dtypeOption,
-  noteHubModel,
+  loggerOf,
   readCommandConfiguration,
   setOption,
   testerOption,
+  testerOverride,
 } from "./options.js";
 export { Progress, duration } from "./progress.js";
-export { inProcesses, processesOption, requireAlone, requireSame } from "./ranks.js";
-export { trainFollowed } from "./training.js";
+export { inProcesses, processesOption, requireAlone } from "./ranks.js";
+export { trainFollowed, type Following } from "./training.js";
+export {
+  evaluateSystem,
+  introduceModels,
+  keepAnswersOf,
+  noteHubModel,
+  requireSame,
+  trainSystem,
+} from "../run/index.js";

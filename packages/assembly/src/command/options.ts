@@ -1,10 +1,9 @@
-import { existsSync } from "node:fs";
 import { Option } from "@commander-js/extra-typings";
-import { isModelId, type HubOptions } from "@astra-rl/lm";
+import type { HubOptions } from "@astra-rl/lm";
+import type { Logger } from "@astra-rl/method";
 import { UsageError, deviceSchema } from "@astra-rl/base";
 import { checkWindows } from "../assemble/index.js";
 import {
-  configuredModels,
   parseOverride,
   readConfiguration,
   type Configuration,
@@ -12,6 +11,7 @@ import {
 } from "../configuration/index.js";
 import { checked, repeated } from "../program/option-values.js";
 import type { Output } from "../program/output.js";
+import { noteHubModels } from "../run/index.js";
 
 export const deviceOption = () =>
   new Option("--device <name>", "cpu, cuda or cuda:N").default("cpu").argParser(checked(deviceSchema));
@@ -33,6 +33,12 @@ export const setOption = () =>
 export const testerOption = () =>
   new Option("--tester <model>", "replaces models.tester, for example by a checkpoint folder of a run");
 
+/** The replaced value of `--tester`, if it is given. @throws UsageError for an empty name */
+export function testerOverride(tester: string | undefined): Override[] {
+  if (tester?.trim() === "") throw new UsageError("empty", '--tester "": must name a folder or a hub id, got nothing');
+  return tester === undefined ? [] : [parseOverride(`models.tester=${JSON.stringify(tester)}`)];
+}
+
 /**
  * Reads the configuration of a command, checks that messages fit the models' context windows, and notes which
  * models come from the hub.
@@ -48,26 +54,20 @@ export async function readCommandConfiguration(
   }: { set?: readonly Override[] | undefined; tester?: string | undefined; trains?: boolean },
   output: Output,
 ): Promise<Configuration> {
-  if (tester?.trim() === "")
-    throw new UsageError("empty", '--tester "": must name a folder or a hub id, got nothing');
-  const ofTester = tester === undefined ? [] : [parseOverride(`models.tester=${JSON.stringify(tester)}`)];
-  const configuration = await readConfiguration(path, { overrides: [...set, ...ofTester], trains });
+  const configuration = await readConfiguration(path, {
+    overrides: [...set, ...testerOverride(tester)],
+    trains,
+  });
   checkWindows(configuration);
-  for (const { path: keys, model } of configuredModels(configuration)) {
-    noteHubModel(`models.${keys.join(".")}`, model, output);
-  }
+  noteHubModels(configuration, loggerOf(output));
   return configuration;
 }
 
-/**
- * Notes that a model is loaded from the hub, because a mistyped folder may look like a hub id.
- *
- * @param where the key or option that names the model
- */
-export function noteHubModel(where: string, model: string, output: Output): void {
-  if (!isModelId(model) || existsSync(model)) return;
-  output.note(`${where}: the folder ${model} does not exist, so the model is loaded from the hub`);
-}
+/** Shows what a run tells its logger. */
+export const loggerOf = (output: Output): Logger => ({
+  info: (line) => output.note(line),
+  warn: (line) => output.alert(line),
+});
 
 /** Shows the progress of downloads from the hub. */
 export function downloadNotes(output: Output): HubOptions {

@@ -69,8 +69,10 @@ export class Progress {
     this.#output.live(line, ...(hasPanel ? panel : []));
   }
 
+  /** May be called again. */
   end(): void {
     if (this.#above !== null) this.#output.live(this.#above);
+    this.#above = null;
     this.#output.endLive();
   }
 }

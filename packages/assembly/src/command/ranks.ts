@@ -6,6 +6,7 @@ import { packageVersion, UsageError } from "@astra-rl/base";
 import { Option, type CommandUnknownOpts } from "@commander-js/extra-typings";
 import { exitOf, programScript } from "../program/child.js";
 import { EndedTogetherError, EXIT, explain, NoVerdictError } from "../program/exit.js";
+import { requireSame } from "../run/index.js";
 import { StoppedError } from "./interruption.js";
 import { wholeNumber } from "../program/option-values.js";
 import type { Output } from "../program/output.js";
@@ -75,17 +76,6 @@ async function amongRanks(output: Output, run: () => Promise<void>): Promise<voi
     throw error;
   }
   await distributed.destroyProcessGroup();
-}
-
-/** @throws UsageError if a text differs between the ranks of this run */
-export async function requireSame(what: string, text: string): Promise<void> {
-  const all = await distributed.allGatherObject(text);
-  const other = all.findIndex((each) => each !== all[0]);
-  if (other < 0) return;
-  throw new UsageError(
-    "ranks-disagree",
-    `rank ${other}: ${what} differs from that of rank 0; all ranks must run the same command on the same files`,
-  );
 }
 
 /** @throws UsageError if a launcher has started several processes of a command that runs in one process */

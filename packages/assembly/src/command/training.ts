@@ -1,74 +1,70 @@
-import { distributed } from "@astra-rl/torch";
-import type { Graph, System, HFASTTrainerOptions, TrainingCallback } from "@astra-rl/method";
+import type { Graph, System, TrainingCallback } from "@astra-rl/method";
 import { doubtsOfStep, reasonsOf, type MetricsRecord } from "@astra-rl/records";
-import {
-  assembleTrainer,
-  recordStop,
-  spendingNotes,
-  spendingNotesOfRanks,
-  type AssembledTrainer,
-} from "../assemble/index.js";
+import { spendingNotes } from "../assemble/index.js";
 import type { Configuration } from "../configuration/index.js";
-import { StoppedError, StoppedWaitingError, stoppedLine } from "./interruption.js";
-import { downloadNotes } from "./options.js";
 import type { Output } from "../program/output.js";
+import { StoppedWaitingError, type TrainHooks, type TrainingRun } from "../run/index.js";
+import { StoppedError, stoppedLine } from "./interruption.js";
+import { downloadNotes, loggerOf } from "./options.js";
 import { trainingProgress } from "./progress.js";
 import { sampleConversations } from "./sample-conversation.js";
+
+/** How a command shows a training. */
+export type Following = Required<
+  Pick<TrainHooks, "callbacks" | "onProgress" | "logger" | "hub" | "command">
+> & {
+  /** Called once the models are loaded. */
+  onLoaded: (run: { configuration: Configuration; system: System }) => void;
+};
 
 /**
  * Trains and shows the steps: progress, doubts, and a conversation on request.
  *
- * @param goOn the command that resumes a stopped run
- * @param work prepares the run and has the trainer train
+ * @param command prefix of messages
+ * @param resumption the arguments that resume the run in this folder
+ * @param run trains
  * @throws StoppedError, StoppedWaitingError for a run that was stopped early
  */
-export async function trainFollowed<T>(
-  configuration: Configuration,
-  system: System,
+export async function trainFollowed(
   output: Output,
   {
     command,
-    goOn,
+    resumption,
     onStep,
-    ...options
-  }: Omit<HFASTTrainerOptions, "evaluator" | "callbacks" | "onProgress"> & {
-    command: string;
-    goOn: string;
-    onStep?: (record: MetricsRecord) => void;
-  },
-  work: (trainer: AssembledTrainer) => Promise<T>,
-): Promise<T> {
-  const { trainingSteps } = configuration.training;
-  const progress = trainingProgress(output, trainingSteps, { spending: () => spendingNotes(system) });
-  const onStepKept = (record: MetricsRecord) => {
-    progress.step(record);
-    onStep?.(record);
-  };
+  }: { command: string; resumption: (folder: string) => string; onStep?: (record: MetricsRecord) => void },
+  run: (following: Following) => Promise<TrainingRun>,
+): Promise<TrainingRun> {
+  let progress = null as ReturnType<typeof trainingProgress> | null;
   const samples = sampleConversations(output);
-  const callbacks = [stepDoubts(output), samples.callback, { name: "progress", onStepKept }];
+  const steps: TrainingCallback = {
+    name: "progress",
+    onStepKept: (record: MetricsRecord) => {
+      progress?.step(record);
+      onStep?.(record);
+    },
+    onTrainEnd: () => progress?.end(),
+  };
+  const following: Following = {
+    callbacks: [stepDoubts(output), samples.callback, steps],
+    onProgress: (phase) => progress?.phase(phase),
+    logger: loggerOf(output),
+    hub: downloadNotes(output),
+    command: ["astra-rl", ...process.argv.slice(2)],
+    onLoaded: ({ configuration, system }) => {
+      const { trainingSteps } = configuration.training;
+      progress = trainingProgress(output, trainingSteps, { spending: () => spendingNotes(system) });
+    },
+  };
   try {
-    const followed = { ...options, callbacks, onProgress: progress.phase };
-    const trainer = await assembleTrainer(configuration, system, followed, downloadNotes(output));
-    const stopped = () => stoppedLine(command, trainer.step, trainingSteps, goOn);
-    let made: T;
-    try {
-      made = await work(trainer);
-      const { step, stopReason: reason = null } = trainer;
-      const folder = options.runDirectory ?? null;
-      const isEarly = reason !== null && step < trainingSteps;
-      if (isEarly && folder !== null && distributed.rank() === 0) recordStop(folder, { step, reason });
-    } catch (error) {
-      if (!(error instanceof StoppedWaitingError)) throw error;
-      throw new StoppedWaitingError(`${stopped()}; ${error.message}`, { cause: error });
-    } finally {
-      trainer.dispose();
-      progress.end();
-    }
-    for (const line of await spendingNotesOfRanks(system)) output.note(line);
-    const isStopped = (await distributed.allGatherObject(options.signal?.aborted === true)).includes(true);
-    if (isStopped && trainer.step < trainingSteps) throw new StoppedError(stopped());
+    const made = await run(following);
+    if (made.isStopped) throw new StoppedError(stoppedLine(command, made, resumption(made.folder)));
     return made;
+  } catch (error) {
+    if (!(error instanceof StoppedWaitingError)) throw error;
+    const line = stoppedLine(command, error, resumption(error.folder));
+    throw new StoppedError(`${line}; it was only waiting for an answer`, { cause: error });
   } finally {
+    progress?.end();
     samples.end();
   }
 }

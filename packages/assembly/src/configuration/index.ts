@@ -1,7 +1,7 @@
 export { registerKinds, DEFAULT_TYPES, findKind, kindsOf } from "./registry.js";
 export { configurationJsonSchema, sectionLeaves } from "./json-schema.js";
 export { MODULE_DEADLINE, type ScoreCache } from "./kind-schema.js";
-export { parseOverride, type Override } from "./override.js";
+export { parseOverride, type Override, type SetOverride } from "./override.js";
 export { presetConfiguration, presetNames, presetPath, relativePath, type PresetOptions } from "./presets.js";
 export {
   parseConfiguration,
@@ -10,6 +10,7 @@ export {
   stringifyConfiguration,
   type ReadOptions,
 } from "./read.js";
+export { isProgramReference, programName, programReference } from "./program.js";
 export { configurationReference } from "./reference.js";
 export {
   checkpointOf,
@@ -26,5 +27,5 @@ export { configurationSettings } from "./resume.js";
 export { generationSchema } from "./generation-schema.js";
 export { EMBEDDED, configurationSchema, type Configuration } from "./schema.js";
 export { configurationTemplate, type TemplateOptions } from "./template.js";
-export type { StandardSchema, StepLogger, TextScorer, TurnScorer, UserKind } from "./user-kind.js";
+export type { ModuleRole, StandardSchema, TextScorer, TurnScorer, UserKind } from "./user-kind.js";
 export { isModuleReference, loadUserModule, type UserModule } from "./user-module.js";

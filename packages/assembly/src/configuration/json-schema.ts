@@ -4,6 +4,7 @@ import { childrenOf, formsOf, inputSchema, resolved, type JsonSchema } from "@as
 import { COMMON_SHAPES } from "./kind-schema.js";
 import { DEFAULT_TYPES, KIND_SECTIONS } from "./registry.js";
 import { configurationSchema } from "./schema.js";
+import { MODULE_ROLES } from "./user-kind.js";
 
 /** The schema of a section whose `type` is an export of a user module; the module validates its own options. */
 function moduleForm(role: Role): JsonSchema {
@@ -19,17 +20,18 @@ function moduleForm(role: Role): JsonSchema {
 /** The JSON Schema of configuration files, for editors; committed as packages/astra-rl/configuration.schema.json. */
 export function configurationJsonSchema(): JsonSchema {
   const schema = withNamedSections(inputSchema(configurationSchema()));
-  for (const section of Object.values(schema.$defs ?? {}))
-    section.oneOf!.push(moduleForm(section.kind as Role));
+  const addModules = (role: Role, { oneOf: forms }: JsonSchema) => {
+    if ((MODULE_ROLES as readonly Role[]).includes(role)) forms!.push(moduleForm(role));
+  };
+  for (const section of Object.values(schema.$defs ?? {})) addModules(section.kind as Role, section);
   for (const name of KIND_SECTIONS) {
     const forms = schema.properties![name]!.oneOf!;
     const byDefault = forms.find((form) => form.properties!["type"]!.const === DEFAULT_TYPES[name])!;
     byDefault.required = byDefault.required!.filter((key) => key !== "type");
     if (byDefault.required.length === 0) delete byDefault.required;
-    forms.push(moduleForm(name));
+    addModules(name, schema.properties![name]!);
   }
-  schema.properties!["reward"]!.properties!["terms"]!.items!.oneOf!.push(moduleForm("term"));
-  schema.properties!["logging"]!.items!.oneOf!.push(moduleForm("logger"));
+  addModules("term", schema.properties!["reward"]!.properties!["terms"]!.items!);
   const { required = [], ...rest } = schema;
   const others = required.filter((key) => key !== "models");
   return {

@@ -3,12 +3,17 @@ import { parse } from "yaml";
 import { rootSchema } from "./json-schema.js";
 import { excessOf } from "./yaml-bounds.js";
 
-/** One `--set a.b[0].c=d` of the command line. */
+/** A value that replaces one of the file: one `--set a.b[0].c=d` of the command line, or a key given by a program. */
 export interface Override {
   /** Keys of sections, and list indices from 0. */
   path: readonly (string | number)[];
   value: unknown;
-  /** The original text, for messages. */
+  /** Where it was given, such as "--set a=b", for messages. */
+  where: string;
+}
+
+/** One `--set`, with its original text. */
+export interface SetOverride extends Override {
   text: string;
 }
 
@@ -19,7 +24,8 @@ const PART = /^([^[\]]+)((?:\[\d+\])*)$/;
  *
  * @throws UsageError if there is no "=", a part of the path is empty, or the value is not YAML
  */
-export function parseOverride(text: string): Override {
+export function parseOverride(text: string): SetOverride {
+  const where = `--set ${text}`;
   const at = text.indexOf("=");
   const path: (string | number)[] = [];
   for (const part of text.slice(0, Math.max(at, 0)).split(".")) {
@@ -27,7 +33,7 @@ export function parseOverride(text: string): Override {
     if (found === null || found[1]!.trim() === "") {
       throw new UsageError(
         "malformed-override",
-        `--set ${text}: must look like section.key=value, for example training.learningRate=1e-5, or ` +
+        `${where}: must look like section.key=value, for example training.learningRate=1e-5, or ` +
           `scorer.entries[0].term=word for the first of a list`,
       );
     }
@@ -39,11 +45,11 @@ export function parseOverride(text: string): Override {
   if (excess !== null)
     throw new UsageError("excessive-yaml", `--set ${text.slice(0, at)}: the value ${excess}`);
   try {
-    return { path, value: parse(given, { logLevel: "error" }) as unknown, text };
+    return { path, value: parse(given, { logLevel: "error" }) as unknown, text, where };
   } catch (error) {
     throw new UsageError(
       "not-yaml",
-      `--set ${text}: the value is not YAML: ${(error as Error).message.split("\n")[0]}`,
+      `${where}: the value is not YAML: ${(error as Error).message.split("\n")[0]}`,
       {
         cause: error,
       },
@@ -58,10 +64,10 @@ export function parseOverride(text: string): Override {
  * @throws UsageError if a path leads through a value that is not a section or list, or beyond the end of a list
  */
 export function applyOverrides(content: Record<string, unknown>, overrides: readonly Override[]): void {
-  for (const { path, value, text } of overrides) {
+  for (const { path, value, where } of overrides) {
     let inside: unknown = content;
     for (const [depth, step] of path.entries()) {
-      check(inside, path.slice(0, depth), step, text);
+      check(inside, path.slice(0, depth), step, where);
       const section = inside as Record<string | number, unknown>;
       if (depth === path.length - 1) {
         const former = Object.hasOwn(section, step) ? section[step] : undefined;
@@ -72,7 +78,7 @@ export function applyOverrides(content: Record<string, unknown>, overrides: read
       }
       const next = Object.hasOwn(section, step) ? section[step] : undefined;
       if (next === undefined || next === null) {
-        checkIsSection(path.slice(0, depth + 1), path[depth + 1]!, text);
+        checkIsSection(path.slice(0, depth + 1), path[depth + 1]!, where);
         define(section, step, typeof path[depth + 1] === "number" ? [] : {});
       }
       inside = section[step];
@@ -84,7 +90,7 @@ const hasPath = (value: unknown): value is { path: unknown } =>
   typeof value === "object" && value !== null && Object.hasOwn(value, "path");
 
 /** Throws if an override would turn a known scalar option into a section. */
-function checkIsSection(path: readonly (string | number)[], next: string | number, text: string): void {
+function checkIsSection(path: readonly (string | number)[], next: string | number, where: string): void {
   if (typeof next === "number" || path.some((step) => typeof step === "number")) return;
   // Keys of `modules` are arbitrary.
   if (path[0] === "modules") return;
@@ -92,7 +98,7 @@ function checkIsSection(path: readonly (string | number)[], next: string | numbe
   if (!isKnown || keysAt(rootSchema(), path).length > 0) return;
   throw new UsageError(
     "not-a-section",
-    `--set ${text}: "${dotted(path)}" is a value, not a section; write --set ${dotted(path)}=…`,
+    `${where}: "${dotted(path)}" is a value, not a section; write --set ${dotted(path)}=…`,
   );
 }
 
@@ -101,7 +107,7 @@ function check(
   inside: unknown,
   before: readonly (string | number)[],
   step: string | number,
-  text: string,
+  where: string,
 ): void {
   const name = dotted(before);
   if (typeof step === "string") {
@@ -109,9 +115,9 @@ function check(
     const what = Array.isArray(inside)
       ? `a list; name an item, such as ${name}[0]`
       : "a value, not a section";
-    throw new UsageError("not-a-section", `--set ${text}: "${name}" is ${what}`);
+    throw new UsageError("not-a-section", `${where}: "${name}" is ${what}`);
   }
-  if (!Array.isArray(inside)) throw new UsageError("not-a-list", `--set ${text}: "${name}" is not a list`);
+  if (!Array.isArray(inside)) throw new UsageError("not-a-list", `${where}: "${name}" is not a list`);
   if (step <= inside.length) return;
   const held =
     inside.length === 0
@@ -119,7 +125,7 @@ function check(
       : `holds ${inside.length}, [0] to [${inside.length - 1}]`.replace("[0] to [0]", "[0]");
   throw new UsageError(
     "index-beyond-end",
-    `--set ${text}: "${name}" ${held}; [${inside.length}] appends one, [${step}] is beyond the end`,
+    `${where}: "${name}" ${held}; [${inside.length}] appends one, [${step}] is beyond the end`,
   );
 }
 

@@ -19,10 +19,12 @@ import { leavesOf, rootSchema, type Place } from "./json-schema.js";
 import { kindPlaces } from "./kind-places.js";
 import { COMMON_SHAPES, kindSchema, type ModuleTypes } from "./kind-schema.js";
 import { overrideOf, type Override } from "./override.js";
+import { isProgramReference } from "./program.js";
 import { findKind, type KindSectionName } from "./registry.js";
 import { configurationSchema, EMBEDDED, EMBEDDED_MODELS, type Configuration } from "./schema.js";
 import { checkpointOf, type ModelSetting } from "./references.js";
 import { Source } from "./source.js";
+import { MODULE_ROLES, type ModuleRole } from "./user-kind.js";
 import { isModuleReference, loadUserModule, looksLikeFile, type UserModule } from "./user-module.js";
 
 export interface ReadOptions {
@@ -30,6 +32,8 @@ export interface ReadOptions {
   overrides?: readonly Override[];
   /** Whether to check the algorithm's compatibility, as for training. Default true */
   trains?: boolean;
+  /** Prefix of messages about what is missing, if there is no file. */
+  where?: string | undefined;
 }
 
 /**
@@ -46,9 +50,9 @@ export async function readConfiguration(path: string, options: ReadOptions = {})
 export async function parseConfiguration(
   text: string,
   path: string,
-  { overrides = [], trains = true }: ReadOptions = {},
+  { overrides = [], trains = true, where }: ReadOptions = {},
 ): Promise<Configuration> {
-  const source = Source.ofFile(text, path, overrides);
+  const source = Source.ofFile(text, path, overrides, where);
   const { data, modules } = await check(source, path, configurationSchema);
   chooseScorer(data, source);
   const misfit = await misfitOf(data, trains);
@@ -112,7 +116,10 @@ async function check<T extends Record<string, unknown>>(
   const { content } = source;
   const modules = await importModules(source, path);
   const types: Partial<Record<Role, string[]>> = {};
-  for (const { role, reference } of modules) (types[role] ??= []).push(reference);
+  for (const { role, section } of kindPlaces(content)) {
+    if (typeof section["type"] === "string" && isOwn(section["type"]))
+      (types[role] ??= []).push(section["type"]);
+  }
   const result = schemaOf(types).safeParse(content);
   if (!result.success) {
     const telling = {
@@ -132,6 +139,9 @@ async function check<T extends Record<string, unknown>>(
   return { data: result.data, modules };
 }
 
+/** Whether a type names a part that is not the package's own. */
+const isOwn = (type: string): boolean => isProgramReference(type) || isModuleReference(type);
+
 /**
  * Paths in a file are relative to that file, so that a run folder can be moved; those on the command line to the
  * working directory.
@@ -143,7 +153,7 @@ const baseOf = (keys: Place["path"], path: string, { overrides }: Source) =>
 function absolutePath({ path: keys, value, schema }: Place, base: string, source: Source): string | null {
   if (schema.path === undefined || typeof value !== "string") return null;
   if (schema.path === "model") return resolveModel(value, base);
-  if (schema.path === "file" && value === EMBEDDED) return null;
+  if (schema.path === "file" && (value === EMBEDDED || isProgramReference(value))) return null;
   if (keys[0] !== "prompts" || !isRemotePrompts(value)) return resolve(base, value);
   try {
     if (value.startsWith("hf://")) hubFile(value);
@@ -155,7 +165,9 @@ function absolutePath({ path: keys, value, schema }: Place, base: string, source
 }
 
 /** A module, and the position of the section that names it. */
-type PlacedModule = UserModule & { path: Place["path"]; role: Role };
+type PlacedModule = UserModule & { path: Place["path"]; role: ModuleRole };
+
+const isModuleRole = (role: Role): role is ModuleRole => (MODULE_ROLES as readonly Role[]).includes(role);
 
 /** Imports the modules named in sections, and replaces each name by its absolute form. */
 async function importModules(source: Source, path: string): Promise<PlacedModule[]> {
@@ -163,8 +175,15 @@ async function importModules(source: Source, path: string): Promise<PlacedModule
   for (const { path: keys, role, section } of kindPlaces(source.content)) {
     const typePath = [...keys, "type"];
     const { type } = section;
-    if (typeof type !== "string" || findKind(role, type) !== null) continue;
+    if (typeof type !== "string" || isProgramReference(type) || findKind(role, type) !== null) continue;
     try {
+      if (!isModuleRole(role)) {
+        if (!isModuleReference(type) && !looksLikeFile(type)) continue;
+        throw new UsageError(
+          "module-not-allowed",
+          `cannot be a module; pass a custom ${role} to train({ configuration, … }) in a program, got ${JSON.stringify(type)}`,
+        );
+      }
       if (isModuleReference(type)) {
         const module = await loadUserModule(role, type, baseOf(typePath, path, source));
         section["type"] = module.reference;

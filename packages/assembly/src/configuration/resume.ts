@@ -11,16 +11,23 @@ interface RunRecord {
   configuration: Record<string, unknown>;
   /** SHA-256 of each relevant file, by its dotted key. */
   files: Record<string, string>;
+  /** Names of the parts of a program that no section names, by role. */
+  program: Record<string, string>;
 }
 
 /**
  * What must not change when a run is resumed: every key that the schema does not mark as free, the content of input
  * files, and the modules named by `type:`.
+ *
+ * @param program names of a program's parts that no section names, by role
  */
-export function configurationSettings(configuration: Configuration): RunSettings {
+export function configurationSettings(
+  configuration: Configuration,
+  program: Readonly<Record<string, string>> = {},
+): RunSettings {
   // Round trip through JSON, like the saved one.
   const plain = JSON.parse(JSON.stringify(configuration)) as Record<string, unknown>;
-  const now: RunRecord = { configuration: plain, files: contentHashes(plain) };
+  const now: RunRecord = { configuration: plain, files: contentHashes(plain), program };
   return {
     record: now as unknown as RunSettings["record"],
     changes: (record) => changesBetween(record as unknown as RunRecord, now),
@@ -46,7 +53,12 @@ function changesBetween(then: Partial<RunRecord>, now: RunRecord): string[] {
     ({ configuration = {} }) =>
       new Map([...leavesOf(configuration)].map((leaf) => [dotted(leaf.path), leaf])),
   ) as [Map<string, Place>, Map<string, Place>];
-  return [...new Set([...after.keys(), ...before.keys()])].flatMap((key) => {
+  const parts = new Set([...Object.keys(then.program ?? {}), ...Object.keys(now.program)]);
+  const others = [...parts].flatMap((role) => {
+    const [was, is] = [then.program?.[role], now.program[role]];
+    return was === is ? [] : [`${role} ${wasAndIs(was, is)}`];
+  });
+  const keys = [...new Set([...after.keys(), ...before.keys()])].flatMap((key) => {
     const [old, current] = [before.get(key), after.get(key)];
     if ((current ?? old)!.schema.resume === "free") return [];
     const [was, is] = [old, current].map((leaf) =>
@@ -60,6 +72,7 @@ function changesBetween(then: Partial<RunRecord>, now: RunRecord): string[] {
     }
     return was === is ? [] : [`${key} ${wasAndIs(was, is)}`];
   });
+  return [...keys, ...others];
 }
 
 /** Identity of a file's content: its SHA-256; for a module, also the export. */

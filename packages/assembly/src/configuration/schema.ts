@@ -366,14 +366,6 @@ export function configurationSchema(modules: ModuleTypes = {}) {
         "Additional loggers for the metrics of each step, which metrics.jsonl always contains. A logger that " +
           "fails never ends training",
       ),
-    trainer: moduleSection
-      .meta({ kind: "trainer" })
-      .optional()
-      .describe("A custom trainer instead of HFASTTrainer: an export of a module"),
-    evaluator: moduleSection
-      .meta({ kind: "evaluator" })
-      .optional()
-      .describe("A custom evaluator instead of ASTEvaluator: an export of a module"),
     evaluation: evaluationSection(modules).prefault({}),
     modules: z
       .record(z.string(), hash)

@@ -27,11 +27,17 @@ export class Source {
   ) {}
 
   /**
-   * @param path prefix of messages, before line and column @throws UsageError for text that is not YAML, or that does
-   * not consist of sections
+   * @param path prefix of messages, before line and column
+   * @param where prefix of messages without a file
+   * @throws UsageError for text that is not YAML, or that does not consist of sections
    */
-  static ofFile(text: string, path: string, overrides: readonly Override[]): Source {
-    const { document, at } = parseYaml(text, path);
+  static ofFile(
+    text: string,
+    path: string,
+    overrides: readonly Override[],
+    where?: string | undefined,
+  ): Source {
+    const { document, at } = parseYaml(text, path, where);
     const content = document.contents === null ? {} : plainValue(document, document, at);
     if ((document.contents !== null && !isMap(document.contents)) || typeof content !== "object") {
       throw new UsageError(
@@ -66,7 +72,7 @@ export class Source {
   /** file:line:column of a value, or of the nearest existing section; or the --set option that set it. */
   place(path: readonly PropertyKey[], isKey = false): string {
     const override = overrideOf(path, this.overrides);
-    if (override !== undefined) return `--set ${override.text}`;
+    if (override !== undefined) return override.where;
     for (let length = path.length; length > 0; length -= 1) {
       const outer = path.slice(0, length - 1);
       const parent: unknown = length === 1 ? this.document.contents : this.document.getIn(outer, true);

@@ -2,21 +2,14 @@ import { AstraError, describeValue, UsageError, hasMethods } from "@astra-rl/bas
 import type { z } from "zod";
 import {
   messageOf,
-  Embedder,
   Scorer,
   within,
-  type CreditTable,
   type Exchange,
-  type Graph,
-  type LoggedValues,
-  type MetricsLogger,
   type Model,
   type RewardTerm,
   type Score,
   type ScoreOutcome,
-  type SystemNeed,
   type Turn,
-  type KindNeeds,
   type KindParts,
   type LoadableSystem,
   type Made,
@@ -29,13 +22,22 @@ export interface StandardSchema {
   readonly "~standard": Pick<z.core.$ZodStandardSchema<z.ZodType>, "validate">;
 }
 
+/** Roles whose parts a module may make; a program passes those of the others to `train` and `evaluate`. */
+export const MODULE_ROLES = [
+  "scorer",
+  "term",
+  "target",
+  "sampler",
+  "system",
+] as const satisfies readonly Role[];
+
+export type ModuleRole = (typeof MODULE_ROLES)[number];
+
 /** A kind from a user module. */
-export interface UserKind<R extends Role = Role> {
+export interface UserKind<R extends ModuleRole = ModuleRole> {
   readonly role: R;
   /** Validates and completes its options; null: they are passed on unchanged. */
   readonly schema: StandardSchema | null;
-  /** What an algorithm needs from its system; see `Kind.needs`. */
-  readonly needs: KindNeeds<Record<string, unknown>>;
   make(options: Record<string, unknown>, parts: KindParts[R]): Promise<Made[R]>;
 }
 
@@ -45,13 +47,6 @@ export type TextScorer = (
   options: Record<string, unknown>,
 ) => number | ScoreOutcome | Promise<number | ScoreOutcome>;
 
-/** A function export that logs steps. */
-export type StepLogger = (
-  step: number,
-  values: LoggedValues,
-  options: Record<string, unknown>,
-) => void | Promise<void>;
-
 /** A function export that scores one turn: returns a number or a promise of one. */
 export type TurnScorer = (turn: Turn, options: Record<string, unknown>) => number | Promise<number>;
 
@@ -59,7 +54,7 @@ type Constructor = new (...values: unknown[]) => unknown;
 type Options = Record<string, unknown>;
 
 /** How to create a role's part from a class or function, and which methods it must have. */
-interface RoleRules<R extends Role> {
+interface RoleRules<R extends ModuleRole> {
   /** Error message for an unsuitable export or result of `make`. */
   wanted: string;
   methods: readonly string[];
@@ -73,19 +68,13 @@ interface RoleRules<R extends Role> {
 
 const has = (value: unknown, ...methods: string[]): boolean => hasMethods(value, methods);
 
-const RULES: { [R in Role]: RoleRules<R> } = {
+const RULES: { [R in ModuleRole]: RoleRules<R> } = {
   scorer: {
     wanted: "a Scorer (an object with the method score)",
     methods: ["score"],
     argumentsOf: (options) => [options],
     fromFunction: (name, fn: TextScorer, options) => new FunctionScorer(name, fn, options),
     adapt: (made: Scorer, name) => (made instanceof Scorer ? made : new BorrowedScorer(name, made)),
-  },
-  embedder: {
-    wanted: "an Embedder (an object with the method embed)",
-    methods: ["embed"],
-    argumentsOf: (options) => [options],
-    adapt: (made: Embedder, name) => (made instanceof Embedder ? made : new BorrowedEmbedder(name, made)),
   },
   term: {
     wanted: "a reward term (an object with the method score)",
@@ -97,35 +86,10 @@ const RULES: { [R in Role]: RoleRules<R> } = {
       return withValues(term, { name: typeof term.name === "string" ? term.name : name, needs });
     },
   },
-  credit: {
-    wanted: "a function from a graph to a Map of its nodes",
-    methods: [],
-    fromFunction: (_, fn: (graph: Graph, options: Options) => CreditTable, options) => (graph: Graph) =>
-      fn(graph, options),
-    adapt: (made: unknown) => (typeof made === "function" ? made : null),
-  },
   sampler: {
     wanted: "a Sampler (an object with the methods rollout and evalRollout)",
     methods: ["rollout", "rolloutMany", "evalRollout", "evalRolloutMany"],
     argumentsOf: (options, { system, prompts, seed }) => [system, prompts, { ...options, seed }],
-  },
-  algorithm: {
-    wanted: "an Algorithm (an object with the methods flatten, collate and step)",
-    methods: ["flatten", "collate", "step", "checkSampler"],
-    argumentsOf: (options, { system }) => [system, options],
-  },
-  logger: {
-    wanted: "a logger (an object with the methods open, log and close)",
-    methods: ["open", "log", "close"],
-    argumentsOf: (options) => [options],
-    fromFunction: (name, fn: StepLogger, options) => ({
-      name,
-      open: () => {},
-      log: (step: number, values: LoggedValues) => fn(step, values, options),
-      close: () => {},
-    }),
-    adapt: (logger: MetricsLogger, name) =>
-      typeof logger.name === "string" ? logger : withValues(logger, { name }),
   },
   system: {
     wanted: "a System (extend the class System, or ASTSystem)",
@@ -137,21 +101,6 @@ const RULES: { [R in Role]: RoleRules<R> } = {
       `and tellsLikelihood, with logprobs if that is true)`,
     methods: ["generate", "release", "dispose"],
     adapt: (made: unknown) => (isTarget(made) ? made : null),
-  },
-  evaluator: {
-    wanted: "an Evaluator (an object with the method evaluate)",
-    methods: ["evaluate"],
-    argumentsOf: (options, { sampler, prompts, threshold }) => [sampler, prompts, { threshold, ...options }],
-  },
-  trainer: {
-    wanted: "a trainer (an object with the methods train and dispose)",
-    methods: ["train", "dispose"],
-    argumentsOf: (options, { configuration, sampler, algorithm, options: own }) => [
-      configuration,
-      sampler,
-      algorithm,
-      { ...own, ...options },
-    ],
   },
 };
 
@@ -177,7 +126,7 @@ const isLoadable = (Class: unknown): Class is LoadableSystem => has(Class, "load
  * @param name of the export
  * @throws UsageError for anything else
  */
-export function userKind<R extends Role>(
+export function userKind<R extends ModuleRole>(
   role: R,
   reference: string,
   name: string,
@@ -187,7 +136,6 @@ export function userKind<R extends Role>(
   const kind = (make: UserKind<R>["make"] | ((...given: Parameters<UserKind<R>["make"]>) => unknown)) => ({
     role,
     schema: null,
-    needs: readNeeds(reference, value),
     make: async (options: Options, parts: KindParts[R]): Promise<Made[R]> => {
       let made: unknown;
       try {
@@ -234,23 +182,9 @@ export function userKind<R extends Role>(
     return kind((options) => fromFunction(name, value as never, options));
   }
   const forms = `an object with make(options, parts)${fromFunction === undefined ? " or a class" : ", a class or a function"}`;
-  const article = /^[aeiou]/.test(role) ? "an" : "a";
   throw new UsageError(
     "wrong-export",
-    `${reference}: for ${article} ${role}, must be ${forms}, got ${describeValue(value)}`,
-  );
-}
-
-/** Reads the optional `needs` of an object with `make` or of a class. */
-function readNeeds(reference: string, value: unknown): KindNeeds<Record<string, unknown>> {
-  const { needs = [] } = (value ?? {}) as { needs?: unknown };
-  if (typeof needs === "function") return needs as KindNeeds<Record<string, unknown>>;
-  const known: readonly unknown[] = ["baseline", "values"] satisfies SystemNeed[];
-  if (Array.isArray(needs) && needs.every((need) => known.includes(need))) return needs as SystemNeed[];
-  throw new UsageError(
-    "invalid-needs",
-    `${reference}: needs must be a list of ${known.join(", ")}, or a function from the options to one, got ` +
-      describeValue(needs),
+    `${reference}: for a ${role}, must be ${forms}, got ${describeValue(value)}`,
   );
 }
 
@@ -321,38 +255,6 @@ class FunctionScorer extends Scorer {
         }
       }),
     );
-  }
-}
-
-/** Wraps an embedder that is not an instance of our Embedder: a plain object, or from another copy of this package. */
-class BorrowedEmbedder extends Embedder {
-  readonly name: string;
-  readonly similarity: number;
-
-  constructor(
-    name: string,
-    readonly inner: Pick<Embedder, "embed"> & Partial<Embedder>,
-  ) {
-    super();
-    this.name = typeof inner.name === "string" ? inner.name : name;
-    const { similarity } = inner;
-    if (!(typeof similarity === "number" && similarity > 0 && similarity <= 1)) {
-      throw new UsageError(
-        "out-of-range",
-        `${this.name}: similarity, the minimum cosine at which two texts count as variants of each other, ` +
-          `must be above 0 and at ` +
-          `most 1, got ${describeValue(similarity)}`,
-      );
-    }
-    this.similarity = similarity;
-  }
-
-  override embed(texts: readonly string[]): Promise<readonly Float32Array[]> {
-    return this.inner.embed(texts);
-  }
-
-  override dispose(): void {
-    this.inner.dispose?.();
   }
 }
 

@@ -2,11 +2,11 @@ import { statSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { fileDigest, UsageError, didYouMean } from "@astra-rl/base";
-import { messageOf, type Role } from "@astra-rl/method";
-import { userKind, type UserKind } from "./user-kind.js";
+import { messageOf } from "@astra-rl/method";
+import { userKind, type ModuleRole, type UserKind } from "./user-kind.js";
 
 /** An imported module named by a `type:`. */
-export interface UserModule<R extends Role = Role> {
+export interface UserModule<R extends ModuleRole = ModuleRole> {
   /** Absolute path and export, joined by "#", as in a resolved configuration. */
   reference: string;
   /** The module's file. */
@@ -28,7 +28,7 @@ export const looksLikeFile = (type: string) => /^(\.{0,2}\/|file:)|\.[cm]?[jt]s$
  * @param base the folder that the reference is relative to
  * @throws UsageError if the file, package or export is missing, if loading fails, or if the export is unsuitable
  */
-export async function loadUserModule<R extends Role>(
+export async function loadUserModule<R extends ModuleRole>(
   role: R,
   reference: string,
   base = ".",

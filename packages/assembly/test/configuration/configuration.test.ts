@@ -202,7 +202,7 @@ describe("mistakes point at the place", () => {
     [
       `${MINIMAL}algorithm: {type: dop}\n`,
       '/runs/run.yaml:4:19: algorithm.type must be "dpo", "a2c", "grpo", "ipo", "orpo", "ppo", "reinforce", "rloo", ' +
-        '"supervised", "trajectory-balance" or an export of a module such as ./file.js#name, got "dop"; did you mean dpo?',
+        '"supervised" or "trajectory-balance", got "dop"; did you mean dpo?',
     ],
     [
       `${MINIMAL}algorithm: {name: ipo}\n`,
@@ -228,8 +228,7 @@ describe("mistakes point at the place", () => {
     ],
     [
       `${MINIMAL}credit: {type: backup}\n`,
-      'credit.type must be "reward", "back-up" or an export of a module such as ./file.js#name, got ' +
-        '"backup"; did you mean back-up?',
+      'credit.type must be "reward" or "back-up", got "backup"; did you mean back-up?',
     ],
     [`${MINIMAL}credit: {type: back-up, gamma: 2}\n`, "credit.gamma must be a number from 0 to 1, got 2"],
     [

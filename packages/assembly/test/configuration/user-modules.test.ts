@@ -4,8 +4,7 @@ import { dirname, join } from "node:path";
 import { UsageError } from "@astra-rl/base";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { z } from "zod";
-import { Conversation } from "@astra-rl/lm";
-import { Graph, Node, type Turn } from "@astra-rl/method";
+import type { Turn } from "@astra-rl/method";
 import { breaking } from "../../../base/test/support/breaking.js";
 import {
   parseConfiguration,
@@ -14,16 +13,13 @@ import {
   type Configuration,
 } from "../../src/configuration/index.js";
 import {
-  assembleCredit,
   assembleEmbedder,
-  assembleLoggers,
   assembleReward,
   assembleScorer,
   makePart,
   makeScorer,
   readScorerSpec,
 } from "../../src/assemble/index.js";
-import { fieldsOf } from "../../../method/test/support/texts.js";
 import { ToySystem } from "../../../method/test/support/toy-system.js";
 import { temporaryFolder } from "../../../method/test/training/temporary-folder.js";
 
@@ -52,58 +48,23 @@ async function mistake(text: string, ...sets: string[]): Promise<string> {
   return (error as Error).message;
 }
 
-describe("a custom logger", () => {
-  const run = { folder: null, nextStep: 4, configuration: {} };
+test("a mistyped option of a logger", async () => {
+  expect(await mistake("logging: [{type: console, evry: 2}]\n")).toContain(
+    'unknown key "logging[0].evry"; did you mean every?',
+  );
+  expect(await mistake("logging: {type: console}\n")).toContain("logging must be an array");
+});
 
-  test("as a function, a class and an object with make, each with its options", async () => {
-    const name = module(`
-      export const calls = [];
-      export const plain = (step, values, { tag }) => { calls.push([tag, step, values.loss]); };
-      export class Own {
-        #tag;
-        constructor({ tag }) { this.#tag = tag; }
-        open({ nextStep }) { calls.push([this.#tag, "open", nextStep]); }
-        log(step, values) { calls.push([this.#tag, step, values.loss]); }
-        close(outcome) { calls.push([this.#tag, outcome]); }
-      }
-      export const made = { make: ({ tag }, { seed }) => new Own({ tag: tag + seed }) };
-    `);
-    const section = (type: string) => `{type: ./${name}#${type}, tag: ${type}}`;
-    const configuration = await read(
-      `seed: 3\nlogging: [${["plain", "Own", "made"].map(section).join(", ")}, {type: console, every: 2}]\n`,
-    );
-    const loggers = await assembleLoggers(configuration);
-    expect(loggers.map((logger) => logger.name)).toEqual(["plain", "Own", "made", "console"]);
-    for (const logger of loggers.slice(0, 3)) {
-      await logger.open(run);
-      await logger.log(4, { loss: 0.5 });
-      await logger.close("finished");
-    }
-    const { calls } = (await import(join(folder, name))) as { calls: unknown[] };
-    expect(calls).toEqual([
-      ["plain", 4, 0.5],
-      ["Own", "open", 4],
-      ["Own", 4, 0.5],
-      ["Own", "finished"],
-      ["made3", "open", 4],
-      ["made3", 4, 0.5],
-      ["made3", "finished"],
-    ]);
-  });
-
-  test("is refused if it is not one, as is a mistyped option of a built-in logger", async () => {
-    const name = module(`export class Half { open() {} log() {} } export const number = 3;`);
-    await expect(assembleLoggers(await read(`logging: [{type: ./${name}#Half}]\n`))).rejects.toThrow(
-      /must make a logger \(an object with the methods open, log and close\)/u,
-    );
-    expect(await mistake(`logging: [{type: ./${name}#number}]\n`)).toContain(
-      "for a logger, must be an object with make",
-    );
-    expect(await mistake("logging: [{type: console, evry: 2}]\n")).toContain(
-      'unknown key "logging[0].evry"; did you mean every?',
-    );
-    expect(await mistake("logging: {type: console}\n")).toContain("logging must be an array");
-  });
+test.each([
+  ["algorithm: {type: ./own.mjs#Own}", "algorithm.type", "algorithm"],
+  ["credit: {type: ./own.mjs#own}", "credit.type", "credit"],
+  ["embedder: {type: own#Own}", "embedder.type", "embedder"],
+  ["logging: [{type: ./own.mjs#own}]", "logging[0].type", "logger"],
+  ["algorithm: {type: ./own.mjs}", "algorithm.type", "algorithm"],
+])("a part that only a program can pass: %s", async (text, key, role) => {
+  const message = await mistake(`${text}\n`);
+  expect(message).toContain(`${key}: cannot be a module; pass a custom ${role} to train(`);
+  expect(message).toMatch(/^\S+run\.yaml:2:\d+: /u);
 });
 
 describe("a custom sampler with custom nodes", () => {
@@ -265,7 +226,7 @@ describe("a custom scorer", () => {
   });
 });
 
-describe("custom terms and credits", () => {
+describe("custom terms", () => {
   const turn = (probe: string): Turn => ({
     context: "c",
     probe,
@@ -335,50 +296,22 @@ reward:
       /run\.yaml:4:7: reward\.terms\[0\]: Unrecognized key/,
     );
   });
-
-  test("credit as a function of the graph, or from make", async () => {
-    const name = module(`
-      export const flat = (graph, { value }) => new Map([...graph.nodes()].map((node) => [node, value]));
-      export const made = { make: ({ value }) => (graph) => new Map(graph.children.map((node) => [node, -value])) };
-      export const wrong = { make: () => new Map() };
-    `);
-    const child = new Node(fieldsOf({ context: "", probe: "", response: "", reward: 0 }));
-    const graph = new Graph({ context: Conversation.of(""), children: [child] });
-    const credit = async (entry: string) =>
-      (await assembleCredit(await read(`credit: {type: ./${name}#${entry}, value: 3}\n`)))(graph);
-    expect((await credit("flat")).get(child)).toBe(3);
-    expect((await credit("made")).get(child)).toBe(-3);
-    await expect(credit("wrong")).rejects.toThrow("must make a function from a graph to a Map of its nodes");
-  });
 });
 
-describe("custom samplers and algorithms", () => {
-  test("as classes, with the same parts as built-in ones", async () => {
-    const name = module(`
-      export class Paths {
-        constructor(system, prompts, options) { Object.assign(this, { system, prompts, options }); }
-        rollout() {}
-        rolloutMany() {}
-        evalRollout() {}
-        evalRolloutMany() {}
-      }
-      export class Still {
-        constructor(system, options) { Object.assign(this, { system, options }); }
-        checkSampler() {}
-        flatten() { return []; }
-        collate() {}
-        step() {}
-      }
-    `);
-    const configuration = await read(
-      `sampler: {type: ./${name}#Paths, depth: 2}\nalgorithm: {type: ./${name}#Still, rate: 1}\nseed: 5\n`,
-    );
-    const system = new ToySystem(await assembleScorer(configuration));
-    const sampler = await makePart("sampler", configuration.sampler, { system, prompts: ["p"], seed: 5 });
-    expect(sampler).toMatchObject({ system, prompts: ["p"], options: { depth: 2, seed: 5 } });
-    const algorithm = await makePart("algorithm", configuration.algorithm, { system, seed: 5 });
-    expect(algorithm).toMatchObject({ system, options: { rate: 1 } });
-  });
+test("a custom sampler as a class, with the same parts as built-in ones", async () => {
+  const name = module(`
+    export class Paths {
+      constructor(system, prompts, options) { Object.assign(this, { system, prompts, options }); }
+      rollout() {}
+      rolloutMany() {}
+      evalRollout() {}
+      evalRolloutMany() {}
+    }
+  `);
+  const configuration = await read(`sampler: {type: ./${name}#Paths, depth: 2}\nseed: 5\n`);
+  const system = new ToySystem(await assembleScorer(configuration));
+  const sampler = await makePart("sampler", configuration.sampler, { system, prompts: ["p"], seed: 5 });
+  expect(sampler).toMatchObject({ system, prompts: ["p"], options: { depth: 2, seed: 5 } });
 });
 
 describe("what is recorded", () => {
@@ -448,17 +381,14 @@ describe("unusable modules", () => {
     expect(message.split("\n")).toHaveLength(1);
   });
 
-  test("a function as an algorithm, and an unsuitable result of make", async () => {
+  test("a function as a sampler, and an unsuitable result of make", async () => {
     const name = module(`
       export const f = () => {};
       export const nothing = { make: () => 3 };
       export const broken = { make: () => { throw new RangeError("too much"); } };
     `);
-    expect(await mistake(`algorithm: {type: ./${name}#f}\n`)).toContain(
-      "for a algorithm, must be an object with make(options, parts) or a class, got function f".replace(
-        "a algorithm",
-        "an algorithm",
-      ),
+    expect(await mistake(`sampler: {type: ./${name}#f}\n`)).toContain(
+      "for a sampler, must be an object with make(options, parts) or a class, got function f",
     );
     const scorer = async (entry: string) =>
       assembleScorer(await read(`scorer: {type: ./${name}#${entry}}\n`));

@@ -12,19 +12,21 @@ import {
   loadPrompts,
   modelFormats,
   modelIdentity,
-  recordSession,
   withSettled,
   writeResolvedConfiguration,
   type Configuration,
   type Override,
 } from "@astra-rl/assembly";
 import {
-  evaluate,
+  evaluateSystem,
+  evaluationProgress,
+  loggerOf,
   stopOnInterrupt,
   setOption,
   duration,
   requireAlone,
   trainFollowed,
+  trainSystem,
 } from "@astra-rl/assembly/command";
 import {
   NoVerdictError,
@@ -79,48 +81,43 @@ export function demoCommand(streams: Streams) {
       // As recorded by `train`, so that the command that resumes a stopped demo finds the original settings.
       const configuration = withSettled(given, system);
       const interruption = stopOnInterrupt(output);
-      const evaluated = (tester: ModelIdentity) =>
-        evaluate(configuration, system, output, {
+      const formats = modelFormats(system);
+      const evaluated = (tester: ModelIdentity) => {
+        const show = evaluationProgress(output);
+        return evaluateSystem(configuration, system, {
           split: "test",
           prompts,
           tester,
-          onRollout: (done, total) => {
+          logger: loggerOf(output),
+          onProgress: (done, total) => {
+            show(done, total);
             if (!interruption.signal.aborted || done === total) return;
             throw new AstraError(`demo: stopped after ${done} of ${total} rollouts of an evaluation`);
           },
         });
+      };
       let lock = null as RunLock | null;
       try {
         output.note(
           `A tester learns to make a target answer rudely (${configuration.algorithm.type}, seed ${configuration.seed}).`,
         );
         const { trainingSteps } = configuration.training;
-        const before = await trainFollowed(
-          configuration,
-          system,
-          output,
-          {
-            command: "demo",
-            goOn: `astra-rl train ${join(folder, "config.resolved.yaml")} --run-dir ${folder} --resume`,
-            runDirectory: folder,
-            lock: () => lock!,
-            signal: interruption.signal,
-            logger: { info: () => {}, warn: (line) => output.alert(line) },
-          },
-          async (trainer) => {
-            lock = prepareRunFolder(folder, () => writeResolvedConfiguration(folder, configuration));
-            await recordSession(folder, configuration, { formats: modelFormats(system).formats });
-            output.note(`1. The untrained tester, on ${prompts.length} held-out prompts`);
-            const untrained = await evaluated(
-              await modelIdentity(checkpointOf(configuration.models.tester)!),
-            );
-            output.note(
-              `2. Training: ${trainingSteps} steps of ${configuration.training.numEpisodesPerExperience} conversation trees`,
-            );
-            await interruption.orStopped(trainer.train());
-            return untrained;
-          },
+        lock = prepareRunFolder(folder, () => writeResolvedConfiguration(folder, configuration));
+        output.note(`1. The untrained tester, on ${prompts.length} held-out prompts`);
+        const before = await evaluated(await modelIdentity(checkpointOf(configuration.models.tester)!));
+        output.note(
+          `2. Training: ${trainingSteps} steps of ${configuration.training.numEpisodesPerExperience} conversation trees`,
         );
+        const resumption = () =>
+          `astra-rl train ${join(folder, "config.resolved.yaml")} --run-dir ${folder} --resume`;
+        await trainFollowed(output, { command: "demo", resumption }, ({ onLoaded, ...following }) => {
+          onLoaded({ configuration, system });
+          return trainSystem(configuration, system, {
+            ...following,
+            ...{ folder, formats, lock: () => lock!, signal: interruption.signal },
+            logger: { ...following.logger, info: () => {} },
+          });
+        });
         output.note("3. The trained tester, on the same prompts");
         const trained = await modelIdentity(join(folder, "checkpoints", "last"));
         const after = await evaluated({ ...trained, model: "checkpoints/last" });

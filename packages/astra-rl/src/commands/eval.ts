@@ -1,40 +1,18 @@
-import { rmSync } from "node:fs";
-import { dirname, resolve } from "node:path";
 import { Command, Option } from "@commander-js/extra-typings";
-import { checkReplaceableFile, makeFolder } from "@astra-rl/base";
 import { distributed } from "@astra-rl/torch";
+import { evaluate, PROMPT_SPLITS } from "@astra-rl/assembly";
 import {
-  assembleEvaluationSystem,
-  loadPrompts,
-  spendingNotesOfRanks,
-  trustsEmbeddedScorer,
-  withToday,
-  PROMPT_SPLITS,
-  EMBEDDED_SCORER_LIMITS,
-} from "@astra-rl/assembly";
-import {
-  evaluate,
+  evaluationProgress,
   showEvaluation,
-  introduceModels,
-  keepAnswersOf,
   downloadNotes,
-  readCommandConfiguration,
+  loggerOf,
   setOption,
   testerOption,
+  testerOverride,
   inProcesses,
   processesOption,
-  requireSame,
 } from "@astra-rl/assembly/command";
-import {
-  writeResult,
-  quietOption,
-  createOutput,
-  type Output,
-  type Streams,
-} from "@astra-rl/assembly/program";
-import type { System } from "@astra-rl/method";
-import type { AnswerJournal } from "@astra-rl/http";
-import { stringifyEvaluation } from "@astra-rl/records";
+import { quietOption, createOutput, type Output, type Streams } from "@astra-rl/assembly/program";
 import { repeatsAdvice } from "@astra-rl/report";
 import "@astra-rl/contrib/kinds";
 
@@ -66,45 +44,20 @@ export const evalCommand = (streams: Streams) =>
 
 async function evaluateFrom(
   config: string,
-  { split, output: file, json, ...given }: EvalOptions,
+  { split, output: file, json, set = [], tester }: EvalOptions,
   output: Output,
 ): Promise<void> {
-  const isFirst = distributed.rank() === 0;
-  const toFile = file !== undefined && file !== "-";
-  if (toFile && isFirst) checkReplaceableFile(file);
-  const configuration = withToday(
-    await readCommandConfiguration(config, given, output),
-    await distributed.fromRankZero(new Date()),
-  );
-  await requireSame("the configuration", JSON.stringify(configuration));
-  // Targets only: the tester is usually a checkpoint, possibly of the embedded model.
-  const { target, otherTargets } = configuration.models;
-  const targets = [target, ...otherTargets].filter(
-    (model) => (model as typeof model | undefined) !== undefined,
-  );
-  if (trustsEmbeddedScorer(configuration, targets)) output.alert(EMBEDDED_SCORER_LIMITS);
-  const prompts = await loadPrompts(configuration, split, downloadNotes(output));
-  const system = await assembleEvaluationSystem<System>(configuration, downloadNotes(output));
-  let journal: AnswerJournal | null = null;
-  try {
-    if (toFile) {
-      makeFolder(dirname(resolve(file)));
-      journal = await keepAnswersOf(system, `${file}.answers.jsonl`, output);
-    }
-    const { formats, servers } = await introduceModels(system, output, prompts);
-    const record = await evaluate(configuration, system, output, { split, prompts, formats, servers });
-    const spending = await spendingNotesOfRanks(system);
-    if (!isFirst) return;
-    if (toFile) writeResult(file, stringifyEvaluation(record));
-    // The record contains them now; another evaluation must query again.
-    for (const path of journal?.paths ?? []) rmSync(path, { force: true });
-    for (const line of spending) output.note(line);
-    if (toFile) output.note(`Wrote ${file}`);
-    const advice = repeatsAdvice(record.summary);
-    if (advice !== null) output.note(advice);
-    showEvaluation("eval", record, output, json || file === "-");
-  } finally {
-    system.dispose();
-    journal?.close();
-  }
+  const record = await evaluate({
+    configuration: config,
+    overrides: [...set, ...testerOverride(tester)],
+    split,
+    output: file === "-" ? undefined : file,
+    logger: loggerOf(output),
+    hub: downloadNotes(output),
+    onProgress: evaluationProgress(output),
+  });
+  if (distributed.rank() > 0) return;
+  const advice = repeatsAdvice(record.summary);
+  if (advice !== null) output.note(advice);
+  showEvaluation("eval", record, output, json || file === "-");
 }

@@ -13,7 +13,7 @@ import {
   isEmbedded,
   EMBEDDED_SCORER_LIMITS,
 } from "@astra-rl/assembly";
-import { noteHubModel } from "@astra-rl/assembly/command";
+import { loggerOf, noteHubModel } from "@astra-rl/assembly/command";
 import { createOutput, type Output, type Streams } from "@astra-rl/assembly/program";
 import type { KindSection } from "@astra-rl/method";
 import "@astra-rl/contrib/kinds";
@@ -158,7 +158,7 @@ function modelInFile(model: string, option: string, folder: string, output: Outp
   if (!existsSync(model)) {
     if (!isModelId(model))
       throw new UsageError("folder-not-found", `${option} ${model}: there is no such folder`);
-    noteHubModel(option, model, output);
+    noteHubModel(option, model, loggerOf(output));
     return model;
   }
   if (isAbsolute(model)) return model;

@@ -18,6 +18,7 @@ import {
 } from "@astra-rl/assembly";
 import {
   introduceModels,
+  loggerOf,
   downloadNotes,
   readCommandConfiguration,
   setOption,
@@ -76,7 +77,7 @@ async function rollout(
   const system = await assembleEvaluationSystem<System>(configuration, downloadNotes(output));
   const teller = system as unknown as Partial<TokenTeller>;
   try {
-    await introduceModels(system, output, prompts);
+    await introduceModels(system, loggerOf(output), prompts);
     if (tokens && teller.tokensOf === undefined) {
       throw new UsageError(
         "no-token-ids",

@@ -20,9 +20,11 @@ import {
   type Prompt,
 } from "@astra-rl/assembly";
 import {
-  evaluate,
+  evaluateSystem,
+  evaluationProgress,
   showEvaluation,
   introduceModels,
+  loggerOf,
   keepAnswersOf,
   downloadNotes,
   readCommandConfiguration,
@@ -96,6 +98,7 @@ async function searchFrom(
   output: Output,
 ): Promise<void> {
   const maxNll = bound === "none" ? null : bound;
+  const logger = loggerOf(output);
   if (file !== undefined) checkReplaceableFile(file);
   const configuration = withToday(await readCommandConfiguration(config, given, output));
   const { target, otherTargets } = configuration.models;
@@ -117,9 +120,9 @@ async function searchFrom(
       throw new UsageError("no-likelihood", NO_LIKELIHOOD);
     if (file !== undefined) {
       makeFolder(dirname(resolve(file)));
-      journal = await keepAnswersOf(system, `${file}.answers.jsonl`, output);
+      journal = await keepAnswersOf(system, `${file}.answers.jsonl`, logger);
     }
-    const { formats, servers } = await introduceModels(system, output, [...openers, ...prompts]);
+    const { formats, servers } = await introduceModels(system, logger, [...openers, ...prompts]);
     const rollouts = rolloutsOf(configuration, prompts);
     const progress = new Progress(output, { unit: "answer", total: queries });
     const tester = new ReplayTester();
@@ -147,7 +150,9 @@ async function searchFrom(
     }
     const texts = search.probes.map(({ probe }) => probe);
     tester.say(takingTurns(texts, { prompts: prompts.length, rollouts, depth: depthOf(configuration) }));
-    const record = await evaluate(configuration, system, output, {
+    const record = await evaluateSystem(configuration, system, {
+      logger,
+      onProgress: evaluationProgress(output),
       split: "test",
       prompts,
       tester: identityOf(configuration, texts),

@@ -16,6 +16,7 @@ import {
   deviceOption,
   downloadNotes,
   dtypeOption,
+  loggerOf,
   noteHubModel,
   readCommandConfiguration,
 } from "@astra-rl/assembly/command";
@@ -103,7 +104,7 @@ export function serveCommand(streams: Streams) {
       const output = createOutput(streams, { quiet: options.quiet });
       const { path, format, date, sampling, ...kept } = await chosenModel(options, output);
       // Notes about those of a configuration were printed when it was read.
-      if (options.model !== undefined) noteHubModel("--model", path, output);
+      if (options.model !== undefined) noteHubModel("--model", path, loggerOf(output));
       const token = tokenFrom(options.tokenEnv);
       const prompts =
         options.prompts === undefined

@@ -13,7 +13,14 @@ import { AstraError, NotFiniteError, UsageError } from "@astra-rl/base";
 import { noGrad } from "@astra-rl/torch";
 import { z } from "zod";
 import { makeScorer, modelSource, readScorerSpec, generationSchema } from "@astra-rl/assembly";
-import { deviceOption, downloadNotes, dtypeOption, noteHubModel, Progress } from "@astra-rl/assembly/command";
+import {
+  deviceOption,
+  downloadNotes,
+  dtypeOption,
+  loggerOf,
+  noteHubModel,
+  Progress,
+} from "@astra-rl/assembly/command";
 import {
   readJsonLines,
   checked,
@@ -58,7 +65,7 @@ function textCommand<Row, Flags>(definition: TextCommand<Row, Flags>) {
       const output = createOutput(streams, { quiet });
       const flags = rest as Flags;
       const { model } = rest as { model?: string };
-      if (model !== undefined) noteHubModel("--model", model, output);
+      if (model !== undefined) noteHubModel("--model", model, loggerOf(output));
       const rows = await readJsonLines(input, shape, row);
       const progress = new Progress(output, { unit, total: rows.length });
       const where = (index: number) => `${input}:${rows[index]!.line}`;

@@ -1,31 +1,14 @@
-import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { Command } from "@commander-js/extra-typings";
 import { distributed } from "@astra-rl/torch";
 import { UsageError } from "@astra-rl/base";
+import { parseOverride, readConfiguration, train, type TrainingRun } from "@astra-rl/assembly";
 import {
-  configurationSettings,
-  parseOverride,
-  readConfiguration,
-  assembleSystem,
-  engineChange,
-  loadPrompts,
-  recordSession,
-  withRecorded,
-  withSettled,
-  withToday,
-  writeResolvedConfiguration,
-} from "@astra-rl/assembly";
-import {
-  downloadNotes,
   readCommandConfiguration,
   setOption,
   stopOnInterrupt,
-  introduceModels,
-  keepAnswersOf,
   inProcesses,
   processesOption,
-  requireSame,
   trainFollowed,
 } from "@astra-rl/assembly/command";
 import {
@@ -44,22 +27,7 @@ import {
   seedsOption,
   settingsOf,
 } from "@astra-rl/contrib/training";
-import type { System } from "@astra-rl/method";
-import type { AnswerJournal } from "@astra-rl/http";
-import {
-  ANSWERS,
-  checkNewRunFolder,
-  checkResumable,
-  defaultRunFolder,
-  prepareRunFolder,
-  takeRunFolder,
-  doubtsOfEvaluation,
-  doubtsOfFigures,
-  doubtsOfTraining,
-  parseMetricsLines,
-  type Doubt,
-  type MetricsRecord,
-} from "@astra-rl/records";
+import { defaultRunFolder, type MetricsRecord } from "@astra-rl/records";
 import { bestAdvice, foundReport, warningsLine } from "@astra-rl/report";
 import "@astra-rl/contrib/kinds";
 
@@ -104,7 +72,7 @@ export const trainCommand = (streams: Streams) =>
       );
     }
     if (isSweep) await sweep(config, options, output);
-    else await inProcesses(processes, command, output, () => train(config, options, output));
+    else await inProcesses(processes, command, output, () => trainFrom(config, options, output));
   });
 
 async function sweep(config: string, options: TrainOptions, output: Output): Promise<void> {
@@ -144,120 +112,70 @@ async function sweep(config: string, options: TrainOptions, output: Output): Pro
   }
 }
 
-async function train(
+async function trainFrom(
   config: string,
   { runDir, resume, set, json }: TrainOptions,
   output: Output,
 ): Promise<void> {
-  const given = await readCommandConfiguration(config, { set, trains: true }, output);
-  await requireSame("the configuration", JSON.stringify(configurationSettings(given).record));
-  const isFirst = distributed.rank() === 0;
-  // Rank 0 alone creates and locks the folder, and writes there.
-  const folder = await distributed.fromRankZero(runDir ?? defaultRunFolder(config));
-  if (!resume && isFirst) checkNewRunFolder(folder);
-  let lock = resume && isFirst ? takeRunFolder(folder, { onTakeover: (line) => output.alert(line) }) : null;
-  let system: System | null = null;
-  let journal: AnswerJournal | null = null;
-  let interruption: ReturnType<typeof stopOnInterrupt> | null = null;
+  const controller = new AbortController();
+  let interruption = null as ReturnType<typeof stopOnInterrupt> | null;
   try {
-    const wanted = resume ? withRecorded(given, folder) : given;
-    if (resume) checkResumable(folder, configurationSettings(wanted));
-    const dated = withToday(wanted, await distributed.fromRankZero(new Date()));
-    const prompts = await loadPrompts(dated, "train", downloadNotes(output));
-    system = await assembleSystem<System>(dated, downloadNotes(output));
-    // What an earlier process spent counts from the first call.
-    if (resume) journal = await keepAnswersOf(system, join(folder, ANSWERS), output);
-    const { formats, servers } = await introduceModels(system, output, prompts);
-    const configuration = withSettled(formats.readsDate ? dated : wanted, system);
-    interruption = stopOnInterrupt(output);
-    const [trained, { orStopped, signal }] = [system, interruption];
-    const lastEvaluation = await trainFollowed(
-      configuration,
-      system,
+    const run = await trainFollowed(
       output,
       {
         command: "train",
-        goOn: `--run-dir ${folder} --resume`,
-        runDirectory: folder,
-        resume,
-        ...(isFirst ? { lock: () => lock! } : {}),
-        signal,
-        logger: { info: (line) => output.note(line), warn: (line) => output.alert(line) },
-        ...(json ? { onStep: (record) => output.json(record) } : {}),
+        resumption: (folder) => `--run-dir ${folder} --resume`,
+        ...(json ? { onStep: (record: MetricsRecord) => output.json(record) } : {}),
       },
-      async (trainer) => {
-        if (isFirst) {
-          lock ??= prepareRunFolder(folder, () => writeResolvedConfiguration(folder, configuration));
-          lock.check();
-        }
-        // It also contains the files of the other ranks.
-        await distributed.barrier();
-        journal ??= await keepAnswersOf(trained, join(folder, ANSWERS), output);
-        const change = resume ? engineChange(folder) : null;
-        if (change !== null) output.alert(change);
-        if (isFirst) {
-          await recordSession(folder, configuration, { resume, formats: formats.formats, servers });
-        }
-        await orStopped(trainer.train());
-        // A resumed run may have changed options, such as more steps; written only after they were accepted.
-        lock?.check();
-        if (resume && isFirst) writeResolvedConfiguration(folder, configuration);
-        return trainer.lastEvaluation;
-      },
+      ({ onLoaded, ...following }) =>
+        train({
+          configuration: config,
+          overrides: set,
+          runDirectory: runDir,
+          resume,
+          ...following,
+          signal: controller.signal,
+          onLoaded: (loaded) => {
+            interruption = stopOnInterrupt(output, undefined, { controller });
+            onLoaded(loaded);
+          },
+        }),
     );
-    if (lastEvaluation && lastEvaluation.details.length > 0)
-      for (const line of foundReport(lastEvaluation)) output.note(line);
-    if (!isFirst) return;
-    // Hardening trains the target as the tester: it is not a tester, and has no conversations with one.
-    const isTarget = isSilent(given.models.target);
-    if (!isTarget) writeCard(folder);
-    const evaluated = lastEvaluation
-      ? doubtsOfFigures(doubtsOfEvaluation(lastEvaluation.summary)).map(inEvaluation)
-      : [];
-    const metrics = metricsOf(folder);
-    // Reasons why the training is inconclusive about the target.
-    const doubts = [...doubtsOfTraining(metrics), ...evaluated];
-    const tags = ["best", "last"].filter((tag) => existsSync(join(folder, "checkpoints", tag)));
-    const checkpoints = tags.map((tag) => join(folder, "checkpoints", tag));
-    output.note(`Run folder: ${folder}`);
-    output.note(`  ${join(folder, "metrics.jsonl")}: a line for each step`);
-    const warnings = warningsLine(metrics);
-    if (warnings !== null) output.note(`  ${warnings}`);
-    if (checkpoints.length > 0) {
-      const format =
-        checkpointFormat(checkpoints[0]!) === null
-          ? "which only its system can load"
-          : "in Hugging Face format";
-      output.note(`  ${checkpoints.join(", ")}: the ${isTarget ? "hardened target" : "tester"}, ${format}`);
-      const guess = lastEvaluation && tags.length > 1 ? bestAdvice(lastEvaluation.summary) : null;
-      if (guess !== null) output.note(`  ${guess}`);
-      if (!isTarget)
-        output.note(
-          `Evaluate it: astra-rl eval ${join(folder, "config.resolved.yaml")} --tester ${checkpoints[0]}`,
-        );
-    }
-    if (doubts.length > 0) throw new NoVerdictError("train", doubts);
+    showRun(run, output);
+    if (run.doubts.length > 0) throw new NoVerdictError("train", run.doubts);
   } finally {
     interruption?.end();
-    system?.dispose();
-    journal?.close();
-    lock?.release();
   }
+}
+
+/** What was trained, and what to do next. */
+function showRun(
+  { folder, configuration, checkpoints, lastEvaluation, metrics }: TrainingRun,
+  output: Output,
+): void {
+  if (lastEvaluation !== null && lastEvaluation.details.length > 0)
+    for (const line of foundReport(lastEvaluation)) output.note(line);
+  if (distributed.rank() > 0) return;
+  // Hardening trains the target as the tester: it is not a tester, and has no conversations with one.
+  const isTarget = isSilent(configuration.models.target);
+  if (!isTarget) writeCard(folder);
+  output.note(`Run folder: ${folder}`);
+  output.note(`  ${join(folder, "metrics.jsonl")}: a line for each step`);
+  const warnings = warningsLine(metrics);
+  if (warnings !== null) output.note(`  ${warnings}`);
+  const saved = [checkpoints.best, checkpoints.last].filter((path) => path !== undefined);
+  if (saved.length === 0) return;
+  const format =
+    checkpointFormat(saved[0]!) === null ? "which only its system can load" : "in Hugging Face format";
+  output.note(`  ${saved.join(", ")}: the ${isTarget ? "hardened target" : "tester"}, ${format}`);
+  const guess = lastEvaluation !== null && saved.length > 1 ? bestAdvice(lastEvaluation.summary) : null;
+  if (guess !== null) output.note(`  ${guess}`);
+  if (!isTarget)
+    output.note(`Evaluate it: astra-rl eval ${join(folder, "config.resolved.yaml")} --tester ${saved[0]}`);
 }
 
 /** For an empty name, for example from an unset shell variable. */
 const NO_FOLDER = '--run-dir: must name a folder, got ""';
-
-const inEvaluation = (doubt: Doubt): Doubt => ({
-  ...doubt,
-  reason: `in the last evaluation ${doubt.reason}`,
-});
-
-/** The steps of a run; none if a custom trainer writes no metrics.jsonl. */
-function metricsOf(folder: string): MetricsRecord[] {
-  const file = join(folder, "metrics.jsonl");
-  return existsSync(file) ? parseMetricsLines(readFileSync(file, "utf8"), file) : [];
-}
 
 /** Whether the target is silent, as in hardening. */
 const isSilent = (target: unknown): boolean => (target as { type?: unknown } | undefined)?.type === "silent";

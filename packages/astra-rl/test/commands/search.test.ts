@@ -261,7 +261,6 @@ describe("an impossible search is refused with the reason", () => {
     [["--max-nll", "0"], "above 0"],
     [["--max-nll", "much"], "above 0"],
     [["--probes", "0"], "--probes"],
-    [["--set", "evaluator.type=./target.mjs#down"], ""],
   ])("%j", async (options, message) => {
     const { code, err } = await runCommand("search", configured().file, "--queries", "150", ...options);
     expect([code, err]).toEqual([2, expect.stringContaining(message)]);

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { basename, resolve } from "node:path";
 import { Command } from "@commander-js/extra-typings";
-import { checkReplaceableFile, UsageError } from "@astra-rl/base";
+import { checkReplaceableFile } from "@astra-rl/base";
 import {
   assembleEvaluationSystem,
   assembleEvaluator,
@@ -16,6 +16,7 @@ import {
 import {
   showEvaluation,
   introduceModels,
+  loggerOf,
   downloadNotes,
   readCommandConfiguration,
   setOption,
@@ -64,7 +65,7 @@ export function replayCommand(streams: Streams) {
       const system = await assembleEvaluationSystem<System>(configuration, hub, { tester });
       try {
         const prompts = attacks.map((attack) => promptOf(attack, bundlePath));
-        const { formats, servers } = await introduceModels(system, output, prompts);
+        const { formats, servers } = await introduceModels(system, loggerOf(output), prompts);
         const progress = new Progress(output, { unit: "attack", total: attacks.length });
         const metrics: GraphMetrics[] = [];
         let evaluator: ASTEvaluator | null = null;
@@ -78,19 +79,12 @@ export function replayCommand(streams: Streams) {
             ...configuration,
             evaluation: { ...configuration.evaluation, depth: length, repeats: 1 },
           };
-          const made = await assembleEvaluator(
+          evaluator = await assembleEvaluator<ASTEvaluator>(
             own,
             system,
             places.map((at) => prompts[at]!),
           );
-          if (!(made instanceof ASTEvaluator)) {
-            throw new UsageError(
-              "custom-evaluator",
-              "replay: uses the built-in evaluator; leave evaluation.type out",
-            );
-          }
-          evaluator = made;
-          const { details } = await made.evaluate({
+          const { details } = await evaluator.evaluate({
             seed: configuration.seed,
             batchSize: configuration.evaluation.batchSize,
           });

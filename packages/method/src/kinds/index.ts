@@ -4,7 +4,6 @@ import type { z } from "zod";
 import type { Algorithm } from "../algorithm/index.js";
 import type { Credit, Purpose } from "../tree/index.js";
 import type { Embedder, Model } from "../models/index.js";
-import type { Evaluator } from "../evaluation/index.js";
 import type { MetricsLogger } from "../training/loggers/index.js";
 import type { PromptOf, System, SystemNeed } from "../system/index.js";
 import type { RewardTerm } from "../reward/index.js";
@@ -23,8 +22,6 @@ export interface Made {
   /** A model that is not a checkpoint: of a server, or of a user module. */
   target: Model;
   system: System;
-  evaluator: Evaluator;
-  trainer: RunnableTrainer;
 }
 
 /** What a run requires of its trainer. */
@@ -78,16 +75,6 @@ export interface KindParts {
     seed: number;
     load: (Class: LoadableSystem, options: Readonly<Record<string, unknown>>) => Promise<System>;
   };
-  evaluator: {
-    system: System;
-    sampler: Sampler;
-    prompts: readonly PromptOf<Conversation>[];
-    scorer: Scorer;
-    threshold: number;
-    seed: number;
-  };
-  /** `configuration` is an HFASTConfiguration, `options` are HFASTTrainer options. */
-  trainer: { configuration: object; sampler: Sampler; algorithm: Algorithm; options: object };
 }
 
 /** A class of systems with a static `load`, as `HFASTSystem` has. */

@@ -8,7 +8,7 @@ export {
 export { HFASTTrainer, type HFASTTrainerOptions } from "./hf-ast-trainer.js";
 export { withMemoryAdvice } from "./memory-advice.js";
 export type { UpdateTotals } from "./step-values.js";
-export type { Logger, Progress } from "./trainer-hooks.js";
+export { warningsLogger, type Logger, type Progress } from "./trainer-hooks.js";
 export type { TrainerOptions } from "./trainer-options.js";
 export { computeTypesOf, restoreTester } from "./trainer-state.js";
 export { Trainer } from "./trainer.js";

@@ -1,22 +1,24 @@
-import type { System } from "@astra-rl/method";
+import { existsSync } from "node:fs";
+import { isModelId } from "@astra-rl/lm";
+import type { Logger, System } from "@astra-rl/method";
 import type { AnswerJournal } from "@astra-rl/http";
 import type { ServerRecord } from "@astra-rl/records";
 import { keepAnswers, modelFormats, probeServers, type ModelFormats } from "../assemble/index.js";
+import { configuredModels, type Configuration } from "../configuration/index.js";
 import type { Prompt } from "../datasets/index.js";
-import type { Output } from "../program/output.js";
 
 /**
  * Reports how the models of a system read conversations, and how their servers behave, before anything is generated.
  */
 export async function introduceModels(
   system: System,
-  output: Output,
+  logger: Logger,
   prompts: readonly Prompt[],
 ): Promise<{ formats: ModelFormats; servers: Record<string, ServerRecord> }> {
   const formats = modelFormats(system, prompts);
   const tell = ({ notes, warnings }: { notes: string[]; warnings: string[] }) => {
-    for (const line of notes) output.note(line);
-    for (const line of warnings) output.alert(line);
+    for (const line of notes) logger.info(line);
+    for (const line of warnings) logger.warn(line);
   };
   tell(formats);
   const found = await probeServers(system);
@@ -28,13 +30,30 @@ export async function introduceModels(
 export async function keepAnswersOf(
   system: System,
   file: string,
-  output: Output,
+  logger: Logger,
 ): Promise<AnswerJournal | null> {
   const journal = await keepAnswers(system, file);
   if (journal !== null && journal.size > 0) {
-    output.note(
+    logger.info(
       `${file} has ${journal.size} earlier answers, which are reused; delete the file to request everything again`,
     );
   }
   return journal;
+}
+
+/** Notes which models come from the hub. */
+export function noteHubModels(configuration: Configuration, logger: Logger): void {
+  for (const { path: keys, model } of configuredModels(configuration)) {
+    noteHubModel(`models.${keys.join(".")}`, model, logger);
+  }
+}
+
+/**
+ * Notes that a model is loaded from the hub, because a mistyped folder may look like a hub id.
+ *
+ * @param where the key or option that names the model
+ */
+export function noteHubModel(where: string, model: string, logger: Logger): void {
+  if (!isModelId(model) || existsSync(model)) return;
+  logger.info(`${where}: the folder ${model} does not exist, so the model is loaded from the hub`);
 }

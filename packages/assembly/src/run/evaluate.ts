@@ -1,0 +1,181 @@
+import { rmSync } from "node:fs";
+import { dirname, resolve } from "node:path";
+import { checkReplaceableFile, makeFolder, writeFileAtomic } from "@astra-rl/base";
+import type { Conversation, HubOptions, Message } from "@astra-rl/lm";
+import { distributed } from "@astra-rl/torch";
+import { computeTypesOf, warningsLogger, withMemoryAdvice, type Logger, type System } from "@astra-rl/method";
+import type { AnswerJournal } from "@astra-rl/http";
+import {
+  stringifyEvaluation,
+  type EvaluationRecord,
+  type ModelIdentity,
+  type SearchRecord,
+  type ServerRecord,
+} from "@astra-rl/records";
+import {
+  assembleEvaluationSystem,
+  assembleEvaluator,
+  checkWindows,
+  describeMeasured,
+  loadPrompts,
+  modelFormats,
+  spendingNotesOfRanks,
+  trainingPromptsOf,
+  trustsEmbeddedScorer,
+  withToday,
+  type ModelFormats,
+  type ProgramParts,
+} from "../assemble/index.js";
+import { type Configuration, type ModelSetting } from "../configuration/index.js";
+import type { Prompt } from "../datasets/index.js";
+import { EMBEDDED_SCORER_LIMITS, type PromptSplit } from "../embedded/index.js";
+import { introduceModels, keepAnswersOf, noteHubModels } from "./models.js";
+import { readProgram, type RunParts } from "./read-program.js";
+import { requireSame } from "./require-same.js";
+
+/** How an evaluation is shown. */
+interface EvaluateHooks {
+  /** Default: warnings go to standard error. */
+  logger?: Logger;
+  /** Called before the first rollout and after each; an exception ends the evaluation. */
+  onProgress?: (done: number, total: number) => void;
+}
+
+export interface EvaluationOptions<S = Conversation, A = Message> extends RunParts<S, A>, EvaluateHooks {
+  /** The prompts to evaluate on. Default: test. */
+  split?: PromptSplit;
+  /** The file to which the record is written, as JSON. Default: none. */
+  output?: string | undefined;
+  /** How models and prompts are downloaded from the hub. */
+  hub?: HubOptions;
+}
+
+/**
+ * Evaluates a tester against a target, as `astra-rl eval` does: single-path rollouts from held-out prompts.
+ *
+ * The options are the keys of a configuration. A part of one's own takes the place of the section that would choose
+ * one: an instance, or a function that makes it.
+ *
+ * @returns the record, with figures for each turn, each rollout and all of them, and what was measured
+ * @throws UsageError for a mistake in the options, before any model is loaded where possible
+ */
+export async function evaluate<S = Conversation, A = Message>(
+  options: EvaluationOptions<S, A> = {},
+): Promise<EvaluationRecord> {
+  const {
+    split = "test",
+    output: file,
+    hub: ofHub,
+    logger = warningsLogger,
+    onProgress,
+    ...program
+  } = options;
+  const hub = { onWarning: (line: string) => logger.warn(line), ...ofHub };
+  const isFirst = distributed.rank() === 0;
+  if (file !== undefined && isFirst) checkReplaceableFile(file);
+  const { configuration: given, parts } = await readProgram("evaluate", program, { split, trains: false });
+  checkWindows(given);
+  noteHubModels(given, logger);
+  const configuration = withToday(given, await distributed.fromRankZero(new Date()));
+  await requireSame("the configuration", JSON.stringify(configuration));
+  // Targets only: the tester is usually a checkpoint, possibly of the embedded model.
+  const { target, otherTargets } = configuration.models;
+  const targets = [target, ...otherTargets].filter(
+    (model) => (model as ModelSetting | undefined) !== undefined,
+  );
+  if (trustsEmbeddedScorer(configuration, targets)) logger.warn(EMBEDDED_SCORER_LIMITS);
+  const prompts = await loadPrompts(configuration, split, hub, parts);
+  const system = await assembleEvaluationSystem<System>(configuration, hub, { parts });
+  let journal: AnswerJournal | null = null;
+  try {
+    if (file !== undefined) {
+      makeFolder(dirname(resolve(file)));
+      journal = await keepAnswersOf(system, `${file}.answers.jsonl`, logger);
+    }
+    const { formats, servers } = await introduceModels(system, logger, prompts);
+    const record = await evaluateSystem(configuration, system, {
+      ...{ split, prompts, parts, formats, servers, logger },
+      ...(onProgress === undefined ? {} : { onProgress }),
+    });
+    const spending = await spendingNotesOfRanks(system);
+    if (!isFirst) return record;
+    if (file !== undefined) writeFileAtomic(file, [stringifyEvaluation(record)]);
+    // The record contains them now; another evaluation must query again.
+    for (const path of journal?.paths ?? []) rmSync(path, { force: true });
+    for (const line of spending) logger.info(line);
+    if (file !== undefined) logger.info(`Wrote ${file}`);
+    return record;
+  } finally {
+    if ((system as unknown) !== parts.system) system.dispose();
+    journal?.close();
+  }
+}
+
+export interface EvaluateSystemOptions extends EvaluateHooks {
+  split: PromptSplit;
+  prompts: readonly Prompt[];
+  /** Parts that a program made. */
+  parts?: ProgramParts;
+  /** The tester, if it is not the configured one. */
+  tester?: ModelIdentity;
+  /** How its probes were found, if by a search. */
+  search?: SearchRecord;
+  /** Prompts that the tester has seen. Default: those of training. */
+  trainingPrompts?: readonly Prompt[];
+  /** How local models read conversations, and what servers do. */
+  formats?: ModelFormats;
+  servers?: Record<string, ServerRecord>;
+}
+
+/** Evaluates the system of a configuration. */
+export async function evaluateSystem(
+  configuration: Configuration,
+  system: System,
+  {
+    split,
+    prompts,
+    parts = {},
+    tester,
+    search,
+    trainingPrompts,
+    formats = modelFormats(system, prompts),
+    servers = {},
+    logger = warningsLogger,
+    onProgress,
+  }: EvaluateSystemOptions,
+): Promise<EvaluationRecord> {
+  const { rollouts: wanted, repeats, batchSize } = configuration.evaluation;
+  const evaluator = await assembleEvaluator(configuration, system, prompts, {
+    trainingPrompts: trainingPrompts ?? (await trainingPromptsOf(configuration, split, prompts, parts)),
+    parts,
+  });
+  const total = Math.min(wanted ?? Infinity, repeats * prompts.length);
+  onProgress?.(0, total);
+  const figures = await withMemoryAdvice("evaluation", () =>
+    evaluator.evaluate({
+      seed: configuration.seed,
+      batchSize,
+      ...(wanted === undefined ? {} : { rollouts: total }),
+      ...(onProgress === undefined ? {} : { onProgress }),
+    }),
+  );
+  const { n_turns: turns, n_cut_probes: probes = 0, n_cut_responses: responses = 0 } = figures.summary;
+  if (probes + responses > 0) {
+    logger.warn(
+      `the scorer read only a part of ${probes} probes and ${responses} responses of ${turns} turns, which are longer than its ` +
+        "window: harm in the rest is not counted; use a scorer with a longer window, or a lower generation.target.maxNewTokens",
+    );
+  }
+  const { tester: speaker } = system as { tester?: { model?: { dtype?: string } } };
+  const dtype = computeTypesOf(system)?.["rollouts"] ?? speaker?.model?.dtype ?? "none";
+  const measured = await describeMeasured(configuration, {
+    split,
+    prompts,
+    dtype,
+    formats,
+    servers,
+    ...(tester === undefined ? {} : { tester }),
+    ...(search === undefined ? {} : { search }),
+  });
+  return { measured, ...figures };
+}

@@ -1,0 +1,13 @@
+export { evaluate, evaluateSystem, type EvaluationOptions, type EvaluateSystemOptions } from "./evaluate.js";
+export { introduceModels, keepAnswersOf, noteHubModel, noteHubModels } from "./models.js";
+export type { RunParts } from "./read-program.js";
+export { requireSame } from "./require-same.js";
+export {
+  train,
+  trainSystem,
+  type TrainHooks,
+  type TrainingRun,
+  type TrainOptions,
+  type TrainSystemOptions,
+} from "./train.js";
+export { StoppedWaitingError } from "./waiting.js";
