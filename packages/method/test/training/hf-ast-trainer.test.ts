@@ -260,7 +260,7 @@ describe("a resumed run", () => {
     await expect(train(folder, QUICK, { resume: true })).rejects.toThrow(
       `${path}: has version 1 but this release resumes only version 6`,
     );
-    writeFileSync(path, '{"version":5}');
+    writeFileSync(path, '{"version":6}');
     await expect(train(folder, QUICK, { resume: true })).rejects.toThrow(`${path}: step: `);
     rmSync(path);
     await expect(train(folder, QUICK, { resume: true })).rejects.toThrow("cannot be resumed, only loaded");
@@ -276,7 +276,6 @@ describe("a killed run", () => {
     return new Promise((resolve, reject) => {
       const child = spawn(process.execPath, ["--import", "tsx", script, folder, String(steps)], {
         cwd: root,
-        env: { ...process.env, TSX_TSCONFIG_PATH: join(root, "tsconfig.check.json") },
       });
       let last = 0;
       let errors = "";
@@ -294,10 +293,10 @@ describe("a killed run", () => {
   }
 
   it("loses at most the current step, and ends like an uninterrupted run", async () => {
-    const steps = 40;
+    const steps = 16;
     const folder = temporaryFolder();
     let reached = 0;
-    for (const stop of [3, 11, 24]) {
+    for (const stop of [3, 9]) {
       const printed = await start(folder, steps, stop);
       expect(printed).toBeGreaterThanOrEqual(stop);
       const { step } = JSON.parse(textOf(folder, "checkpoints", "last", "state", "trainer.json")) as {
