@@ -1,5 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { rounds } from "../../../scripts/rounds.js";
 import { Pattern } from "../src/tokenizer/pattern.js";
 
 class PatternError extends Error {}
@@ -45,6 +46,7 @@ const text = fc
 describe("Pattern", () => {
   it("matches like JavaScript's engine for any pattern", () => {
     let compared = 0;
+    const numRuns = rounds(500, 2000);
     fc.assert(
       fc.property(pattern, fc.array(text, { minLength: 5, maxLength: 5 }), (source, texts) => {
         let made: Pattern;
@@ -57,10 +59,10 @@ describe("Pattern", () => {
         compared++;
         for (const given of texts) expect(made.matches(given)).toEqual(reference(source, given));
       }),
-      { numRuns: 2000 },
+      { numRuns },
     );
     // Some are refused, because they match the empty text.
-    expect(compared).toBeGreaterThan(500);
+    expect(compared).toBeGreaterThan(numRuns / 4);
   });
 
   const known = [
@@ -126,7 +128,8 @@ describe("Pattern", () => {
   });
 
   it("refuses a match that exceeds the engine's stack", () => {
-    expect(() => patternOf("[^ 🔥]+").matches("é".repeat(2 ** 24))).toThrow(/too long/);
+    // Of 64 MiB, of which each character takes four bytes; at the limit itself, the result depends on earlier matches.
+    expect(() => patternOf("[^ 🔥]+").matches("é".repeat(2 ** 25))).toThrow(/too long/);
   });
 
   it.each<[string, string, number[]]>([

@@ -29,7 +29,7 @@ async function made(text: string) {
 
 /** Options whose default in configurations differs from the class. */
 const IN_CONFIGURATIONS: Record<string, { targetKL?: number; options?: object }> = {
-  ppo: { targetKL: 0.02 },
+  ppo: { targetKL: 0.004 },
   reinforce: { options: { normalizer: "token" } },
 };
 
