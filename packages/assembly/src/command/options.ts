@@ -35,7 +35,8 @@ export const testerOption = () =>
 
 /** The replaced value of `--tester`, if it is given. @throws UsageError for an empty name */
 export function testerOverride(tester: string | undefined): Override[] {
-  if (tester?.trim() === "") throw new UsageError("empty", '--tester "": must name a folder or a hub id, got nothing');
+  if (tester?.trim() === "")
+    throw new UsageError("empty", '--tester "": must name a folder or a hub id, got nothing');
   return tester === undefined ? [] : [parseOverride(`models.tester=${JSON.stringify(tester)}`)];
 }
 

@@ -31,12 +31,7 @@ export class Source {
    * @param where prefix of messages without a file
    * @throws UsageError for text that is not YAML, or that does not consist of sections
    */
-  static ofFile(
-    text: string,
-    path: string,
-    overrides: readonly Override[],
-    where?: string | undefined,
-  ): Source {
+  static ofFile(text: string, path: string, overrides: readonly Override[], where?: string): Source {
     const { document, at } = parseYaml(text, path, where);
     const content = document.contents === null ? {} : plainValue(document, document, at);
     if ((document.contents !== null && !isMap(document.contents)) || typeof content !== "object") {

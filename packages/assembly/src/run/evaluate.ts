@@ -26,7 +26,7 @@ import {
   type ModelFormats,
   type ProgramParts,
 } from "../assemble/index.js";
-import { type Configuration, type ModelSetting } from "../configuration/index.js";
+import type { Configuration, ModelSetting } from "../configuration/index.js";
 import type { Prompt } from "../datasets/index.js";
 import { EMBEDDED_SCORER_LIMITS, type PromptSplit } from "../embedded/index.js";
 import { introduceModels, keepAnswersOf, noteHubModels } from "./models.js";
@@ -94,7 +94,12 @@ export async function evaluate<S = Conversation, A = Message>(
     }
     const { formats, servers } = await introduceModels(system, logger, prompts);
     const record = await evaluateSystem(configuration, system, {
-      ...{ split, prompts, parts, formats, servers, logger },
+      split,
+      prompts,
+      parts,
+      formats,
+      servers,
+      logger,
       ...(onProgress === undefined ? {} : { onProgress }),
     });
     const spending = await spendingNotesOfRanks(system);

@@ -141,8 +141,19 @@ export async function train<S = Conversation, A = Message>(
     const configuration = withSettled(formats.readsDate ? dated : wanted, system);
     onLoaded?.({ configuration, system: system as unknown as System<S, A>, folder });
     return await trainSystem(configuration, system, {
-      ...{ folder, resume, parts, formats, servers, hub, logger },
-      ...({ callbacks, onProgress, signal, command } as TrainHooks),
+      folder,
+      resume,
+      parts,
+      formats,
+      servers,
+      hub,
+      logger,
+      ...({
+        callbacks,
+        onProgress,
+        signal,
+        command,
+      } as TrainHooks),
       lock: () =>
         (lock ??= prepareRunFolder(folder, () => writeResolvedConfiguration(folder, configuration))),
       onLocked: async (trained) => {
@@ -186,7 +197,10 @@ export async function trainSystem(
     configuration,
     system,
     {
-      ...{ runDirectory: folder, resume, callbacks, logger },
+      runDirectory: folder,
+      resume,
+      callbacks,
+      logger,
       ...(isFirst ? { lock } : {}),
       ...(signal === undefined ? {} : { signal }),
       ...(onProgress === undefined ? {} : { onProgress }),
@@ -240,7 +254,8 @@ async function trainIn(
   if (change !== null) logger.warn(change);
   if (isFirst) {
     await recordSession(folder, configuration, {
-      ...{ resume, formats: formats.formats },
+      resume,
+      formats: formats.formats,
       ...(servers === undefined ? {} : { servers }),
       ...(command === undefined ? {} : { command }),
     });

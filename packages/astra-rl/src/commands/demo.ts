@@ -114,8 +114,14 @@ export function demoCommand(streams: Streams) {
           onLoaded({ configuration, system });
           return trainSystem(configuration, system, {
             ...following,
-            ...{ folder, formats, lock: () => lock!, signal: interruption.signal },
-            logger: { ...following.logger, info: () => {} },
+            folder,
+            formats,
+            lock: () => lock!,
+            signal: interruption.signal,
+            logger: {
+              ...following.logger,
+              info: () => {},
+            },
           });
         });
         output.note("3. The trained tester, on the same prompts");

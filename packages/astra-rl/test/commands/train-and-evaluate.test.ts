@@ -76,8 +76,14 @@ test("the tester of a custom algorithm is evaluated by the command, and resumed 
   const evaluated = await runCommand("eval", resolved, "--tester", tester, "--json", "--quiet");
   expect(evaluated).toMatchObject({ code: 0, err: "" });
   const resumed = await runCommand(
-    ...["train", resolved, "--run-dir", path("run"), "--resume", "--quiet"],
-    ...["--set", "training.trainingSteps=3"],
+    "train",
+    resolved,
+    "--run-dir",
+    path("run"),
+    "--resume",
+    "--quiet",
+    "--set",
+    "training.trainingSteps=3",
   );
   expect(resumed.code).toBe(2);
   expect(resumed.err).toContain("algorithm: algorithm was made by the program of this run");

@@ -24,14 +24,8 @@ import {
   requireAlone,
 } from "@astra-rl/assembly/command";
 import { writeResult, quietOption, createOutput, type Streams } from "@astra-rl/assembly/program";
-import {
-  ASTEvaluator,
-  ReplayTester,
-  computeTypesOf,
-  type GraphMetrics,
-  type Metrics,
-  type System,
-} from "@astra-rl/method";
+import type { ASTEvaluator } from "@astra-rl/method";
+import { ReplayTester, computeTypesOf, type GraphMetrics, type Metrics, type System } from "@astra-rl/method";
 import { parseReplayBundle, type ReplayAttack } from "@astra-rl/report/export";
 import { visible } from "@astra-rl/report";
 import { stringifyEvaluation, type EvaluationRecord } from "@astra-rl/records";
@@ -79,7 +73,7 @@ export function replayCommand(streams: Streams) {
             ...configuration,
             evaluation: { ...configuration.evaluation, depth: length, repeats: 1 },
           };
-          evaluator = await assembleEvaluator<ASTEvaluator>(
+          evaluator = await assembleEvaluator(
             own,
             system,
             places.map((at) => prompts[at]!),

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { Conversation, Message } from "@astra-rl/lm";
 import type { System } from "@astra-rl/method";
 import { systemChecks } from "@astra-rl/method/testing";
@@ -21,7 +21,7 @@ export function systemContract(name: string, { create, contexts, continuations }
     };
     it.each(systemChecks(() => system, options).map(({ name: rule, run }) => [rule, run] as const))(
       "%s",
-      (_, run) => run(),
+      async (_, run) => expect(await run()).toBeUndefined(),
     );
   });
 }
