@@ -50,7 +50,7 @@ async function test() {
     const { status } = spawnSync(process.execPath, [join(root, "node_modules/vitest/vitest.mjs"), "run"], {
       cwd: root,
       stdio: "inherit",
-      env: { ...process.env, ASTRA_TEST_ISAS: here.join(",") },
+      env: { ...process.env, ASTRA_NIGHT: "1", ASTRA_TEST_ISAS: here.join(",") },
     });
     passed = status === 0;
   }

@@ -10,19 +10,16 @@
 import { writeFileSync } from "node:fs";
 import { parseArgs } from "node:util";
 import { engineInformation, requireDevice } from "@astra-rl/torch";
-import { checkModels } from "./models.js";
-import { checkOperators } from "./operators.js";
-import { checkCommands, checkDemo, checkRuns } from "./runs.js";
-import { measureSpeed } from "./speed.js";
 import { figure, guarded, table, type Row } from "./table.js";
 
+/** Loads each part, in the order in which they run. */
 const parts = {
-  operators: checkOperators,
-  models: checkModels,
-  runs: checkRuns,
-  commands: checkCommands,
-  demo: checkDemo,
-  speed: measureSpeed,
+  operators: async () => (await import("./operators.js")).checkOperators,
+  models: async () => (await import("./models.js")).checkModels,
+  runs: async () => (await import("./runs.js")).checkRuns,
+  commands: async () => (await import("./runs.js")).checkCommands,
+  demo: async () => (await import("./runs.js")).checkDemo,
+  speed: async () => (await import("./speed.js")).measureSpeed,
 };
 
 function chosen() {
@@ -54,8 +51,9 @@ const { libtorch, cudaDevices, isa } = engineInformation();
 const rows: Row[] = [
   figure("engine", `libtorch ${libtorch}, ${cudaDevices} CUDA devices, CPU ${isa}; device ${device}`),
 ];
-for (const [name, check] of Object.entries(parts)) {
+for (const [name, load] of Object.entries(parts)) {
   if (!only.includes(name)) continue;
+  const check = await load();
   const began = performance.now();
   rows.push(...(await guarded(name, () => check(device))));
   // What a later part does to the process leaves these figures.

@@ -8,11 +8,10 @@ const file = (path: string) => JSON.stringify(fileURLToPath(new URL(path, import
 /** The suite itself runs with OMP_NUM_THREADS, which takes precedence. */
 function run(code: string): unknown[] {
   const { OMP_NUM_THREADS: _, MKL_NUM_THREADS: __, ...environment } = process.env;
-  const { stdout, stderr, status } = spawnSync(
-    process.execPath,
-    ["--import", "tsx", "--input-type=module", "-e", code],
-    { encoding: "utf8", env: environment },
-  );
+  const { stdout, stderr, status } = spawnSync(process.execPath, ["--input-type=module", "-e", code], {
+    encoding: "utf8",
+    env: environment,
+  });
   expect(status, stderr).toBe(0);
   return JSON.parse(stdout) as unknown[];
 }
@@ -21,7 +20,7 @@ describe("threads", () => {
   it("are set by the largest model in use, views and copies included", () => {
     const [cores, ...seen] = run(`
       const { engineInformation, threads } = await import("@astra-rl/torch");
-      const { initializeGPT2, LoRA } = await import(${file("../src/index.ts")});
+      const { initializeGPT2, LoRA } = await import(${file("../dist/index.js")});
       const make = (hiddenSize) =>
         initializeGPT2({ vocabSize: 64, contextLength: 8, hiddenSize, layers: 1, heads: 1, bosId: 0, eosId: 1 }, 0);
       const seen = [];

@@ -1,5 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { rounds } from "../../../scripts/rounds.js";
 import { Pattern } from "../src/tokenizer/pattern.js";
 
 class PatternError extends Error {}
@@ -57,7 +58,7 @@ describe("Pattern", () => {
         compared++;
         for (const given of texts) expect(made.matches(given)).toEqual(reference(source, given));
       }),
-      { numRuns: 2000 },
+      { numRuns: rounds(500, 2000) },
     );
     // Some are refused, because they match the empty text.
     expect(compared).toBeGreaterThan(500);

@@ -1,5 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { rounds } from "../../../scripts/rounds.js";
 import { TorchError } from "@astra-rl/base";
 import {
   autocastLinear,
@@ -131,7 +132,7 @@ describe("autocastLinear", () => {
   });
 
   it("equals linear for any sizes, types and layouts, with and without bias", () => {
-    fc.assert(fc.property(anyCase, check), { numRuns: 300 });
+    fc.assert(fc.property(anyCase, check), { numRuns: rounds(60, 300) });
   });
 
   it("equals linear at the ends of blocks, groups and pieces: long sums, many rows, many outputs", () => {
@@ -205,7 +206,7 @@ describe("autocastLinear", () => {
           expectClose(numbers(got), numbers(exact), SUMS * Math.sqrt(inner));
         });
       }),
-      { numRuns: 200 },
+      { numRuns: rounds(50, 200) },
     );
   });
 
@@ -406,7 +407,7 @@ describe("autocastLinear", () => {
           });
         });
       }),
-      { numRuns: 150 },
+      { numRuns: rounds(40, 150) },
     );
   });
 

@@ -1,5 +1,6 @@
 import fc from "fast-check";
 import { afterAll, describe, expect, it } from "vitest";
+import { rounds } from "../../../scripts/rounds.js";
 import { AstraError, TorchError } from "@astra-rl/base";
 import {
   cat,
@@ -225,7 +226,7 @@ describe.each(types)("fusedAttention of %s", (dtype) => {
   });
 
   it("has the values and gradients of float64 for any shape, layout and bias, and grouped heads", () => {
-    fc.assert(fc.property(anyCase, check), { numRuns: 250, seed: 7 });
+    fc.assert(fc.property(anyCase, check), { numRuns: rounds(60, 250), seed: 7 });
   });
 
   it("has them if the backward pass sums over queries in several rounds", () => {
@@ -588,7 +589,7 @@ describe.each(types)("fusedAttention of %s", (dtype) => {
           });
         },
       ),
-      { numRuns: 1500, seed: 5 },
+      { numRuns: rounds(300, 1500), seed: 5 },
     );
     expect(Math.min(served, refused)).toBeGreaterThan(1000);
   });

@@ -1,6 +1,7 @@
 import { closeSync, openSync, writeSync } from "node:fs";
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { rounds } from "../../../scripts/rounds.js";
 import { AstraError, describeValue } from "@astra-rl/base";
 import { addon } from "../src/native.js";
 import { operatorNames } from "../src/operator-names.generated.js";
@@ -21,7 +22,7 @@ import { expectNoLeaks } from "./live-tensors.js";
 
 // With any arguments, a call returns or throws an AstraError. A crash ends this process and fails the file; the last
 // line of TORCH_FUZZ_LOG=file then is the call that caused it, TORCH_FUZZ_SEED repeats the run.
-const MUTATIONS = 10_000;
+const MUTATIONS = rounds(3000, 10_000);
 const seed = Number(process.env["TORCH_FUZZ_SEED"] ?? 20);
 const logPath = process.env["TORCH_FUZZ_LOG"];
 const log = logPath === undefined ? null : openSync(logPath, "w");

@@ -2,7 +2,6 @@ import { spawnSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { afterAll, describe, expect, it } from "vitest";
 import { OutOfMemoryError, TorchError } from "@astra-rl/base";
 import { availableMemory, setAllocationLimit, tensor, zeros } from "../src/index.js";
@@ -14,7 +13,8 @@ import { expectNoLeaks } from "./live-tensors.js";
 expectNoLeaks();
 
 const MIB = 2 ** 20;
-const source = join(fileURLToPath(new URL("..", import.meta.url)), "src", "index.ts");
+/** As it is built, for other processes. */
+const built = new URL("../dist/index.js", import.meta.url).href;
 
 const folders: string[] = [];
 afterAll(() => {
@@ -184,7 +184,7 @@ describe("memory available to a process", () => {
 
 /** Code that prints how many tensors of a size could be created, and the error at the end. */
 const fill = (make: string) => `
-  const torch = await import(${JSON.stringify(source)});
+  const torch = await import(${JSON.stringify(built)});
   const kept = [];
   try {
     for (;;) kept.push(${make});
@@ -194,7 +194,7 @@ const fill = (make: string) => `
   // A refused request leaves the engine unchanged.
   for (const each of kept) each.dispose();
   console.log(torch.liveTensors(), torch.ones([1 << 20]).sum().item());`;
-const inNode = (code: string) => ["--import", "tsx", "--input-type=module", "-e", code];
+const inNode = (code: string) => ["--input-type=module", "-e", code];
 const parse = (output: string) => {
   const [first, second] = output.trim().split("\n");
   const [made, name, message] = JSON.parse(first!) as [number, string, string];
@@ -231,7 +231,7 @@ describe("missing memory", () => {
     const full = version2("/a", { "/a/memory.max": used(1024), "/a/memory.current": used(1000) });
     const root = systemOf(full);
     const code = `
-      const torch = await import(${JSON.stringify(source)});
+      const torch = await import(${JSON.stringify(built)});
       try { torch.ones([1]); } catch (error) { console.log(error.name, error.message); }`;
     const { stdout } = spawnSync(process.execPath, inNode(code), {
       encoding: "utf8",

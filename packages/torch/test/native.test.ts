@@ -8,22 +8,16 @@ import { cudaAvailable, engineInformation, setThreads, synchronize, threads } fr
 import { ISAS, type Isa } from "../src/native.js";
 
 const packageFolder = fileURLToPath(new URL("..", import.meta.url));
-const source = join(packageFolder, "src", "index.ts");
+const built = join(packageFolder, "dist", "index.js");
 
-/** Runs a TypeScript module in a separate process, with the sources of this package as `torch`. */
+/** Runs a module in a separate process, with this package as it is built as `torch`. */
 function run(
   code: string,
   environment: Record<string, string | undefined> = {},
 ): { output: string; status: number | null } {
   const result = spawnSync(
     process.execPath,
-    [
-      "--import",
-      "tsx",
-      "--input-type=module",
-      "-e",
-      `const torch = await import(${JSON.stringify(source)});\n${code}`,
-    ],
+    ["--input-type=module", "-e", `const torch = await import(${JSON.stringify(built)});\n${code}`],
     { cwd: packageFolder, encoding: "utf8", env: { ...process.env, ...environment } },
   );
   return { output: result.stdout + result.stderr, status: result.status };
@@ -53,9 +47,7 @@ describe("loading", () => {
   it("works in several threads at once, each with its own tensors", () => {
     const worker = `
       import { parentPort } from "node:worker_threads";
-      import { register } from "tsx/esm/api";
-      register();
-      const torch = await import(${JSON.stringify(source)});
+      const torch = await import(${JSON.stringify(built)});
       const kept = torch.ones([3]).mul(2);
       parentPort.postMessage([torch.liveTensors(), kept.sum().item()]);`;
     const { output, status } = run(`

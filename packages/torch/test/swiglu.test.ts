@@ -1,5 +1,6 @@
 import fc from "fast-check";
 import { expect, it } from "vitest";
+import { rounds } from "../../../scripts/rounds.js";
 import { TorchError } from "@astra-rl/base";
 import { grad, manualSeed, randn, scope, swiglu, tensor, type Tensor } from "../src/index.js";
 import { checkGradient } from "../src/testing.js";
@@ -69,7 +70,7 @@ it("matches its definition in float64, gradients included, for any shape, scale 
         });
       },
     ),
-    { numRuns: 100 },
+    { numRuns: rounds(25, 100) },
   );
 });
 

@@ -2,13 +2,13 @@ import { spawnSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import { fileURLToPath } from "node:url";
 
 import { describe, expect, it } from "vitest";
 
 import { computingCores, boundedThreads, namedThreads, waitingVariables } from "../src/threads.js";
 
-const source = join(fileURLToPath(new URL("..", import.meta.url)), "src", "index.ts");
+/** As it is built, for other processes. */
+const built = new URL("../dist/index.js", import.meta.url).href;
 
 /** Runs a module in a separate process without thread settings in its environment, except those given. */
 function run(code: string, environment: Record<string, string> = {}): { output: string; errors: string } {
@@ -16,13 +16,7 @@ function run(code: string, environment: Record<string, string> = {}): { output: 
   for (const name of Object.keys(own)) if (/^(OMP|GOMP|KMP|MKL)_/u.test(name)) delete own[name];
   const { stdout, stderr, status } = spawnSync(
     process.execPath,
-    [
-      "--import",
-      "tsx",
-      "--input-type=module",
-      "-e",
-      `const torch = await import(${JSON.stringify(source)});\n${code}`,
-    ],
+    ["--input-type=module", "-e", `const torch = await import(${JSON.stringify(built)});\n${code}`],
     { encoding: "utf8", env: { ...own, ...environment } },
   );
   expect(status, stderr).toBe(0);

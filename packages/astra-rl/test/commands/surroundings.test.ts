@@ -14,6 +14,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
+import { variants } from "../../../../scripts/rounds.js";
 import { readConfiguration } from "@astra-rl/assembly";
 import { goldenFolder } from "../../../lm/test/golden/gpt2.js";
 import { runCommand, temporaryFolder } from "../support/run-command.js";
@@ -73,16 +74,19 @@ describe("limits of the process", () => {
     expect(status).toBe(2);
   });
 
-  test.each(["4096", "100000", "99999999999999999"])("%s threads are bounded, with a line", (count) => {
-    configuration();
-    const began = performance.now();
-    const { stderr, status } = shell(`OMP_NUM_THREADS=${count} timeout 40 $A rollout run.yaml --quiet`);
-    expect(stderr).toMatch(
-      new RegExp(`^OMP_NUM_THREADS: ${count} threads are more than can be of use; taking \\d+\n$`),
-    );
-    expect(status).toBe(0);
-    expect(performance.now() - began).toBeLessThan(40_000);
-  });
+  test.each(variants(["4096", "100000", "99999999999999999"]))(
+    "%s threads (in the night many more) are bounded, with a line",
+    (count) => {
+      configuration();
+      const began = performance.now();
+      const { stderr, status } = shell(`OMP_NUM_THREADS=${count} timeout 40 $A rollout run.yaml --quiet`);
+      expect(stderr).toMatch(
+        new RegExp(`^OMP_NUM_THREADS: ${count} threads are more than can be of use; taking \\d+\n$`),
+      );
+      expect(status).toBe(0);
+      expect(performance.now() - began).toBeLessThan(40_000);
+    },
+  );
 });
 
 describe("unresponsive parts", () => {
@@ -93,22 +97,28 @@ export const term = () => new Promise(() => {});
 export const server = () => fetch("http://127.0.0.1:" + process.env.PORT);
 `;
 
-  test("a judge: its texts fail at the deadline, in every command", () => {
+  test("a judge: its texts fail at the deadline, in every command", async () => {
     configuration("trainingSteps: 1, evaluateEvery: 0");
     writeFileSync(path("never.mjs"), MODULE);
     for (const judge of ["judge", "Judge"]) {
-      const scorer = `'scorer={type: ./never.mjs#${judge}, deadline: 0.2}'`;
-      const trained = shell(`timeout 50 $A train run.yaml --run-dir run-${judge} --quiet --set ${scorer}`);
-      expect(trained.stderr).toMatch(/gave no answer within 0\.2 s/);
-      expect(trained.status).toBe(3);
-      const evaluated = shell(`timeout 50 $A eval run.yaml --quiet --set ${scorer}`);
-      expect(evaluated.stdout).toContain("gave no answer within 0.2 s");
-      expect(evaluated.status).toBe(3);
-      const spec = `'{type: ./never.mjs#${judge}, deadline: 0.2}'`;
-      const scored = shell(`timeout 50 $A score --scorer ${spec} --input texts.jsonl --quiet`);
-      expect(scored.stdout).toContain("gave no answer within 0.2 s");
-      expect(scored.stderr).toBe("astra-rl: score: 1 of 1 texts could not be scored\n");
-      expect(scored.status).toBe(1);
+      const spec = `{type: ${path("never.mjs")}#${judge}, deadline: 0.2}`;
+      const scorer = ["--quiet", "--set", `scorer=${spec}`];
+      const trained = await runCommand(
+        "train",
+        path("run.yaml"),
+        "--run-dir",
+        path(`run-${judge}`),
+        ...scorer,
+      );
+      expect(trained.err).toMatch(/gave no answer within 0\.2 s/);
+      expect(trained.code).toBe(3);
+      const evaluated = await runCommand("eval", path("run.yaml"), ...scorer);
+      expect(evaluated.out).toContain("gave no answer within 0.2 s");
+      expect(evaluated.code).toBe(3);
+      const scored = await runCommand("score", "--scorer", spec, "--input", path("texts.jsonl"), "--quiet");
+      expect(scored.out).toContain("gave no answer within 0.2 s");
+      expect(scored.err).toBe("astra-rl: score: 1 of 1 texts could not be scored\n");
+      expect(scored.code).toBe(1);
     }
   }, 120_000);
 
@@ -165,21 +175,22 @@ describe("standard output", () => {
   });
 
   test.skipIf(!existsSync("/dev/full"))(
-    "that is full ends every command with a sentence and code 2",
+    "that is full ends every command (in the night all of them) with a sentence and code 2",
     () => {
       configuration("trainingSteps: 1, evaluateEvery: 0");
-      for (const command of [
+      const commands = [
+        "train run.yaml --run-dir full --json --quiet",
+        "train --help",
+        "init -",
+        "score --scorer embedded --input texts.jsonl --quiet",
         "--help",
         "--version",
-        "train --help",
         "doctor",
-        "init -",
         "rollout run.yaml --quiet",
         "eval run.yaml --quiet",
-        "score --scorer embedded --input texts.jsonl --quiet",
         `encode --model ${goldenFolder} --input texts.jsonl --quiet`,
-        "train run.yaml --run-dir full --json --quiet",
-      ]) {
+      ];
+      for (const command of variants(commands, 4)) {
         const { status, stderr } = shell(`$A ${command} > /dev/full`);
         expect([command, status]).toEqual([command, 2]);
         expect(stderr.split("\n")[0]).toMatch(
@@ -372,8 +383,8 @@ describe("a terminal", () => {
   const hasScript = spawnSync("script", ["--version"]).status === 0;
 
   const share = String.raw`\d+\.\d %`;
-  test.skipIf(!hasScript).each([80, 160])(
-    "of %d columns shows speed, time left, success and reward, each whole on a line",
+  test.skipIf(!hasScript).each(variants([80, 160]))(
+    "of %d columns (in the night also wide) shows speed, time left, success and reward, each whole on a line",
     async (columns) => {
       configuration("trainingSteps: 4, evaluateEvery: 1");
       const stdout = await inTerminal(columns, "train run.yaml --run-dir run");

@@ -1,18 +1,20 @@
 import { spawn, type ChildProcess } from "node:child_process";
-import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { cpSync, existsSync, readFileSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { setTimeout as sleep } from "node:timers/promises";
-import { afterEach, beforeAll, describe, expect, it, vi } from "vitest";
+import { afterEach, beforeAll, describe, expect, it } from "vitest";
+import { variants } from "../../../../scripts/rounds.js";
+import { runCommand } from "../support/run-command.js";
 import { keyedUniform } from "@astra-rl/base";
 import { parseGraphLines, parseMetricsLines, type NodeRecord } from "@astra-rl/records";
 import { chatterRun } from "../../../method/test/support/chatter-run.js";
 
 const PROGRAM = fileURLToPath(new URL("../../bin/astra-rl.js", import.meta.url));
 
-// A test starts up to eight processes, on a machine whose processors other tests use: what hangs is ended later than elsewhere.
-vi.setConfig({ testTimeout: 240_000, hookTimeout: 120_000 });
+/** A test starts up to eight processes, on a machine whose processors other tests use: what hangs is ended later than elsewhere. */
+const SLOW = { timeout: 240_000 };
 
 const children = new Set<ChildProcess>();
 afterEach(() => {
@@ -70,9 +72,11 @@ function start(args: readonly string[], env: Record<string, string> = {}) {
 
 const run = (...args: string[]) => start(args).ended;
 
+/** Trains a run; one process is this one. */
 async function train(file: string, name: string, ...options: string[]): Promise<string> {
   const folder = join(file, "..", name);
-  const ended = await run("train", file, "--run-dir", folder, "--quiet", ...options);
+  const args = ["train", file, "--run-dir", folder, "--quiet", ...options];
+  const ended = await (options.includes("--processes") ? run(...args) : runCommand(...args));
   expect(ended.err).toBe("");
   expect(ended.code).toBe(0);
   return folder;
@@ -114,13 +118,13 @@ describe.each([
   ["grpo", "{ type: grpo, klLossCoefficient: 0.05 }"],
   ["ppo", "{ type: ppo, klCoefficient: 0.05, epochs: 1, targetKL: 0.5 }"],
   ["dpo", "{ type: dpo, epochs: 2 }"],
-])("%s among processes", (_, algorithm) => {
-  it("grows the same texts and learns the same as one process", async () => {
+])("%s among processes", SLOW, (_, algorithm) => {
+  it("grows the same texts and learns the same as one process (two of them, in the night also four)", async () => {
     const file = configured(algorithm);
     // Only first steps are compared: from the second on, rounding may change what is sampled.
     const short = ["--set", "training.trainingSteps=1", "--set", "training.evaluateEvery=0"];
     const alone = await train(file, "alone", ...short);
-    for (const processes of [2, 4]) {
+    for (const processes of variants([2, 4])) {
       const together = await train(file, `of-${processes}`, "--processes", String(processes), ...short);
       const [one, other] = [graphsOf(alone).slice(0, 6), graphsOf(together).slice(0, 6)];
       expect(other.map(({ episode }) => episode)).toEqual(one.map(({ episode }) => episode));
@@ -147,19 +151,20 @@ describe.each([
   });
 });
 
-describe("a run of several processes", () => {
+describe("a run of several processes", SLOW, () => {
   let file: string;
   let whole: string;
   beforeAll(async () => {
     file = configured("{ type: grpo }");
     whole = await train(file, "whole", "--processes", "2");
-  });
+  }, 120_000);
 
-  it("is reproducible, and resumes exactly after a kill of any rank", async () => {
-    for (const [victim, step] of [
-      [1, 2],
+  it("is reproducible, and resumes exactly after a kill of rank 0, in the night also of rank 1", async () => {
+    const kills = [
       [0, 3],
-    ] as const) {
+      [1, 2],
+    ] as const;
+    for (const [victim, step] of variants(kills)) {
       const folder = join(file, "..", `killed-${victim}`);
       const own = port();
       const args = ["train", file, "--run-dir", folder, "--quiet"];
@@ -185,18 +190,18 @@ describe("a run of several processes", () => {
   });
 
   it("resumes with another number of processes, with a warning", async () => {
-    const file = configured("{ type: grpo }");
-    const folder = await train(file, "run", "--processes", "2", "--set", "training.trainingSteps=2");
+    const folder = `${whole}-resumed`;
+    cpSync(whole, folder, { recursive: true });
     const more = ["train", file, "--run-dir", folder, "--quiet", "--resume", "--set"];
-    const alone = await run(...more, "training.trainingSteps=3");
+    const alone = await runCommand(...more, "training.trainingSteps=7");
     expect(alone.code).toBe(0);
     expect(alone.err).toMatch(
       /computed on 1 thread of each of 2 processes .*, and resumes on 1 thread with .*--processes 2\n$/u,
     );
-    const three = await run(...more, "training.trainingSteps=4", "--processes", "3");
+    const three = await run(...more, "training.trainingSteps=8", "--processes", "3");
     expect(three.code).toBe(0);
-    expect(metricsOf(folder).map(({ step }) => step)).toEqual([1, 2, 3, 4]);
-    expect(metricsOf(folder).map(({ episodes }) => episodes)).toEqual([6, 12, 18, 24]);
+    expect(metricsOf(folder).map(({ step }) => step)).toEqual([1, 2, 3, 4, 5, 6, 7, 8]);
+    expect(metricsOf(folder).map(({ episodes }) => episodes)).toEqual([6, 12, 18, 24, 30, 36, 42, 48]);
   });
 
   it("stops cleanly at Ctrl-C of one rank, after the same step", async () => {
@@ -266,7 +271,7 @@ describe("a run of several processes", () => {
       ["eval", file, "--json", "--quiet", "--set", "evaluation.rollouts=7"],
       ["rollout", file, "--json", "--tokens", "--quiet", "--episodes", "5"],
     ]) {
-      const [one, other] = [await run(...command), await run(...command, "--processes", "3")];
+      const [one, other] = [await runCommand(...command), await run(...command, "--processes", "3")];
       expect(other.err).toBe("");
       expect(other.code).toBe(one.code);
       expectClose(linesOf(other.out), linesOf(one.out));
@@ -294,7 +299,7 @@ function expectClose(value: unknown, expected: unknown, path = ""): void {
   } else expect(value, path).toEqual(expected);
 }
 
-describe("a target on a server", () => {
+describe("a target on a server", SLOW, () => {
   it("gets each request once from all processes together, within one limit", async () => {
     const asked: string[] = [];
     const server = createServer((request, response) => {
@@ -346,7 +351,7 @@ describe("a target on a server", () => {
       ) as Record<string, unknown>[][];
       const open = journals.flat().reduce((sum, line) => sum + ("reserved" in line ? 1 : -1), 0);
       // One process resumes with the answers of both.
-      const resumed = await run(...args, "--resume");
+      const resumed = await runCommand(...args, "--resume");
       expect(resumed.code).toBe(0);
       const times = new Map<string, number>();
       for (const body of asked) times.set(body, (times.get(body) ?? 0) + 1);

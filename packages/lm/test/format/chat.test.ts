@@ -4,6 +4,7 @@ import { UsageError } from "@astra-rl/base";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { breaking } from "../../../base/test/support/breaking.js";
+import { rounds } from "../../../../scripts/rounds.js";
 import { ChatTemplate } from "../../src/chat-template.js";
 import { Conversation, Message } from "../../src/conversation/conversation.js";
 import { ChatFormat, type ChatOptions } from "../../src/format/chat.js";
@@ -315,7 +316,7 @@ describe.each((await namedCodecs()).filter(({ hears }) => hears !== null))(
             expect(plain.decode(ids, options)).toBe(front + hears!(written));
           },
         ),
-        { numRuns: 30 },
+        { numRuns: rounds(8, 30) },
       );
     });
   },

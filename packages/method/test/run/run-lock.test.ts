@@ -88,14 +88,12 @@ it("that cannot be read counts as being written for ten seconds", () => {
 
 it("is left by a killed process, and released by one that ends", async () => {
   const folder = temporaryFolder();
-  const source = new URL("../../../records/src/run-folder/run-lock.ts", import.meta.url).href;
+  const built = new URL("../../../records/dist/run-folder/run-lock.js", import.meta.url).href;
   const hold = (then: string) =>
     spawn(process.execPath, [
-      "--import",
-      "tsx",
       "--input-type=module",
       "-e",
-      `import { RunLock } from "${source}"; RunLock.take(${JSON.stringify(folder)}); console.log("held"); ${then}`,
+      `import { RunLock } from "${built}"; RunLock.take(${JSON.stringify(folder)}); console.log("held"); ${then}`,
     ]);
   const child = hold("setInterval(() => {}, 1000)");
   await new Promise((resolve) => child.stdout.once("data", resolve));
@@ -150,15 +148,13 @@ it.skipIf(spawnSync("unshare", ["--pid", "--fork", "true"]).status !== 0)(
   "is not taken over from a process of another PID namespace",
   async () => {
     const folder = temporaryFolder();
-    const source = new URL("../../../records/src/run-folder/run-lock.ts", import.meta.url).href;
-    const script = `import { RunLock } from "${source}"; RunLock.take(${JSON.stringify(folder)}); console.log("held"); setInterval(() => {}, 1000)`;
+    const built = new URL("../../../records/dist/run-folder/run-lock.js", import.meta.url).href;
+    const script = `import { RunLock } from "${built}"; RunLock.take(${JSON.stringify(folder)}); console.log("held"); setInterval(() => {}, 1000)`;
     const child = spawn("unshare", [
       "--pid",
       "--fork",
       "--kill-child",
       process.execPath,
-      "--import",
-      "tsx",
       "--input-type=module",
       "-e",
       script,

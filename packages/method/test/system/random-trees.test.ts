@@ -3,6 +3,7 @@ import { initializeGPT2, loadCausalLM, Tokenizer, Conversation, type LoadedCausa
 import { liveTensors } from "@astra-rl/torch";
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { rounds } from "../../../../scripts/rounds.js";
 import { KeywordScorer } from "@astra-rl/scorers";
 import { expand, Node, type ExpandRequest, type Outcome } from "../../src/tree/index.js";
 import { ASTSampler } from "../../src/sampler/index.js";
@@ -161,7 +162,7 @@ describe.each<[string, string, Partial<HFASTSystemOptions>]>([
           }
         },
       ),
-      { numRuns: 25 },
+      { numRuns: rounds(6, 25) },
     );
   });
 });

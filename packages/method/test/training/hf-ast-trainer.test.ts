@@ -279,7 +279,6 @@ describe("a killed run", () => {
     return new Promise((resolve, reject) => {
       const child = spawn(process.execPath, ["--import", "tsx", script, folder, String(steps)], {
         cwd: root,
-        env: { ...process.env, TSX_TSCONFIG_PATH: join(root, "tsconfig.check.json") },
       });
       let last = 0;
       let errors = "";
@@ -297,10 +296,10 @@ describe("a killed run", () => {
   }
 
   it("loses at most the current step, and ends like an uninterrupted run", async () => {
-    const steps = 40;
+    const steps = 16;
     const folder = temporaryFolder();
     let reached = 0;
-    for (const stop of [3, 11, 24]) {
+    for (const stop of [3, 9]) {
       const printed = await start(folder, steps, stop);
       expect(printed).toBeGreaterThanOrEqual(stop);
       const { step } = JSON.parse(textOf(folder, "checkpoints", "last", "state", "trainer.json")) as {

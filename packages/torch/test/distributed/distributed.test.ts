@@ -6,7 +6,7 @@ import { breaking } from "../../../base/test/support/breaking.js";
 import { distributed, engineInformation, ones } from "../../src/index.js";
 import { addon } from "../../src/native.js";
 
-const RANK = fileURLToPath(new URL("rank.ts", import.meta.url));
+const RANK = fileURLToPath(new URL("rank.mjs", import.meta.url));
 
 interface Ended {
   code: number | null;
@@ -40,7 +40,7 @@ async function freePort(): Promise<number> {
 }
 
 /**
- * Runs a scenario of rank.ts on all ranks.
+ * Runs a scenario of rank.mjs on all ranks.
  *
  * @param mercy milliseconds after the exit of the first rank in which the others may exit by themselves
  */
@@ -51,7 +51,7 @@ async function run(
 ): Promise<Ended[]> {
   const port = await freePort();
   const ranks = Array.from({ length: worldSize }, (_, rank) => {
-    const args = ["--import", "tsx", RANK, scenario, String(rank), String(worldSize), String(port)];
+    const args = [RANK, scenario, String(rank), String(worldSize), String(port)];
     const env = { ...process.env, ...environment };
     const child = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "pipe"], env });
     children.push(child);
@@ -216,7 +216,7 @@ describe.skipIf(!hasCable)("two machines", () => {
   it("both end within seconds when the connection between them is cut", async () => {
     let cut = 0;
     const ranks = [0, 1].map((rank) => {
-      const args = ["netns", "exec", `${space}-${rank}`, process.execPath, "--import", "tsx", RANK];
+      const args = ["netns", "exec", `${space}-${rank}`, process.execPath, RANK];
       const child = spawn("ip", [...args, "silence", String(rank), "2", "29400"], {
         stdio: ["ignore", "pipe", "pipe"],
         env: { ...process.env, RANK_MASTER: "10.213.0.1" },
@@ -255,13 +255,13 @@ describe("joining", () => {
   /** In a separate process, since a process can join only once. */
   async function failure(options: object): Promise<{ message: string; seconds: number; errors: string }> {
     const text = `
-      import { distributed } from ${JSON.stringify(new URL("../../src/index.ts", import.meta.url).href)};
+      import { distributed } from ${JSON.stringify(new URL("../../dist/index.js", import.meta.url).href)};
       const start = performance.now();
       await distributed.initProcessGroup(${JSON.stringify(options)}).catch(({ message }) => {
         console.log(JSON.stringify({ message, seconds: (performance.now() - start) / 1000 }));
         process.exit(0);
       });`;
-    const child = spawn(process.execPath, ["--import", "tsx", "--input-type=module", "-e", text], {
+    const child = spawn(process.execPath, ["--input-type=module", "-e", text], {
       stdio: ["ignore", "pipe", "pipe"],
     });
     children.push(child);
