@@ -25,6 +25,11 @@ evaluation: { rollouts: 48 }
 `,
   );
   await runCommand("train", path("run.yaml"), "--run-dir", path("run"), "--quiet");
+  // The same run, whose further evaluations are smaller.
+  cpSync(path("run"), path("small"), { recursive: true });
+  const file = path("small", "config.resolved.yaml");
+  const text = readFileSync(file, "utf8");
+  writeFileSync(file, text.replace("rollouts: 48", "rollouts: 16"));
 }, 120_000);
 
 describe("astra-rl harden", () => {
@@ -75,7 +80,7 @@ describe("astra-rl harden", () => {
 
   it("trains in rounds: each uses the attacks of all testers, and a tester that finds too few ends them", async () => {
     const options = ["--output", path("rounds"), "--rounds", "2", "--steps", "2", "--quiet"];
-    const { code, out, err } = await runCommand("harden", path("run"), ...options);
+    const { code, out, err } = await runCommand("harden", path("small"), ...options);
     expect([code, err]).toEqual([0, ""]);
     // Two steps harden little, so that the new tester finds enough for a second round.
     const attacks = (at: string) => readFileSync(path(at, "attacks-train.jsonl"), "utf8").trim().split("\n");
@@ -92,12 +97,12 @@ describe("astra-rl harden", () => {
     const [one, two] = out.split("Round 2");
     const rates = (text: string) => /^attack success rate +(.+)$/mu.exec(text)![1]!.split(/ {2,}/u);
     expect(rates(two!)[0]).toBe(rates(one!)[2]);
-    const refused = await runCommand("harden", path("run"), ...options, "--no-new-tester");
+    const refused = await runCommand("harden", path("small"), ...options, "--no-new-tester");
     expect([refused.code, refused.err]).toEqual([2, expect.stringContaining("--rounds")]);
   }, 240_000);
 
   it("trains an adapter target further, as an adapter on the same base", async () => {
-    cpSync(path("run"), path("run-adapter"), { recursive: true });
+    cpSync(path("small"), path("run-adapter"), { recursive: true });
     const hardened = path("hard", "target", "checkpoints", "best");
     const file = path("run-adapter", "config.resolved.yaml");
     const text = readFileSync(file, "utf8");
