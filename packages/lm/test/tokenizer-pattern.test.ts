@@ -46,6 +46,7 @@ const text = fc
 describe("Pattern", () => {
   it("matches like JavaScript's engine for any pattern", () => {
     let compared = 0;
+    const numRuns = rounds(500, 2000);
     fc.assert(
       fc.property(pattern, fc.array(text, { minLength: 5, maxLength: 5 }), (source, texts) => {
         let made: Pattern;
@@ -58,10 +59,10 @@ describe("Pattern", () => {
         compared++;
         for (const given of texts) expect(made.matches(given)).toEqual(reference(source, given));
       }),
-      { numRuns: rounds(500, 2000) },
+      { numRuns },
     );
     // Some are refused, because they match the empty text.
-    expect(compared).toBeGreaterThan(500);
+    expect(compared).toBeGreaterThan(numRuns / 4);
   });
 
   const known = [
@@ -127,7 +128,8 @@ describe("Pattern", () => {
   });
 
   it("refuses a match that exceeds the engine's stack", () => {
-    expect(() => patternOf("[^ 🔥]+").matches("é".repeat(2 ** 24))).toThrow(/too long/);
+    // A choice in the loop, for each of which the engine keeps a place to return to: others need none until V8 stops optimizing.
+    expect(() => patternOf("(?:é|ab)+").matches("é".repeat(2 ** 24))).toThrow(/too long/);
   });
 
   it.each<[string, string, number[]]>([

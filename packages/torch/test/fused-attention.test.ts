@@ -528,6 +528,7 @@ describe.each(types)("fusedAttention of %s", (dtype) => {
   });
 
   it("never crashes: each call with random tensors returns or refuses", () => {
+    const numRuns = rounds(300, 1500);
     const side = fc.constantFrom(0, 1, 2, 3, 8, 33);
     const headSize = isWide ? fc.oneof(side, fc.constantFrom(16, 48), fc.constantFrom(16, 48)) : side;
     const change = fc.record({
@@ -589,9 +590,9 @@ describe.each(types)("fusedAttention of %s", (dtype) => {
           });
         },
       ),
-      { numRuns: rounds(300, 1500), seed: 5 },
+      { numRuns, seed: 5 },
     );
-    expect(Math.min(served, refused)).toBeGreaterThan(1000);
+    expect(Math.min(served, refused)).toBeGreaterThan((2 / 3) * numRuns);
   });
 });
 
