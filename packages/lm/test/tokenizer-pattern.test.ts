@@ -128,8 +128,8 @@ describe("Pattern", () => {
   });
 
   it("refuses a match that exceeds the engine's stack", () => {
-    // Of 64 MiB, of which each character takes four bytes; at the limit itself, the result depends on earlier matches.
-    expect(() => patternOf("[^ 🔥]+").matches("é".repeat(2 ** 25))).toThrow(/too long/);
+    // A choice in the loop, for each of which the engine keeps a place to return to: others need none until V8 stops optimizing.
+    expect(() => patternOf("(?:é|ab)+").matches("é".repeat(2 ** 24))).toThrow(/too long/);
   });
 
   it.each<[string, string, number[]]>([
