@@ -1,4 +1,4 @@
-export { evaluationProgress, showEvaluation } from "./evaluate.js";
+export { evaluationProgress, showEvaluation } from "./show-evaluation.js";
 export { stopOnInterrupt } from "./interruption.js";
 export {
   deviceOption,

@@ -148,12 +148,7 @@ export async function train<S = Conversation, A = Message>(
       servers,
       hub,
       logger,
-      ...({
-        callbacks,
-        onProgress,
-        signal,
-        command,
-      } as TrainHooks),
+      ...({ callbacks, onProgress, signal, command } as TrainHooks),
       lock: () =>
         (lock ??= prepareRunFolder(folder, () => writeResolvedConfiguration(folder, configuration))),
       onLocked: async (trained) => {
