@@ -8,10 +8,12 @@ export * from "./configuration/index.js";
 export * from "./datasets/index.js";
 export * from "./embedded/index.js";
 export {
+  describeMeasured,
   evaluate,
   StoppedWaitingError,
   train,
   type EvaluationOptions,
+  type MeasuredOptions,
   type RunParts,
   type TrainHooks,
   type TrainingRun,

@@ -74,4 +74,5 @@ export * from "@astra-rl/scorers";
 export * from "@astra-rl/http";
 export * from "@astra-rl/report";
 export * from "@astra-rl/assembly";
+export { searchProbes, type SearchOptions } from "./search-probes.js";
 export * from "@astra-rl/contrib";

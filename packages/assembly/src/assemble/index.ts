@@ -9,26 +9,12 @@ export {
   trustsEmbeddedScorer,
 } from "./assemble.js";
 export { modelFormats, type ModelFormats, withToday } from "./model-formats.js";
+export { identityOf, modelIdentity } from "./model-identity.js";
 export { embeddedConfigurationPath, isEmbedded, modelSource } from "./model-source.js";
 export { assembleEmbedder, assembleScorer, makePart, makeScorer, type MakeScorerOptions } from "./parts.js";
 export { namesOf, type AssembledTrainer, type Part, type ProgramParts } from "./program-parts.js";
 export { loadPrompts, trainingPromptsOf } from "./prompts.js";
 export { withRecorded, withSettled, writeResolvedConfiguration } from "./resolved-configuration.js";
-export {
-  describeMeasured,
-  engineChange,
-  modelIdentity,
-  recordSession,
-  recordStop,
-  type MeasuredOptions,
-} from "./run-record.js";
 export { readScorerSpec } from "./scorer-spec.js";
-export { NO_LIKELIHOOD, depthOf, searchProbes, type SearchOptions } from "./search-probes.js";
-export {
-  keepAnswers,
-  probeServers,
-  spendingNotes,
-  spendingNotesOfRanks,
-  type ServerFindings,
-} from "./servers.js";
+export { servedModels } from "./system-models.js";
 export { checkWindows } from "./windows.js";

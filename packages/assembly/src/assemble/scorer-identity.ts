@@ -3,7 +3,7 @@ import type { HubOptions } from "@astra-rl/lm";
 import { fileDigest, packageVersion } from "@astra-rl/base";
 import type { KindSection } from "@astra-rl/method";
 import { isModuleReference, sectionLeaves, sectionModels } from "../configuration/index.js";
-import { modelIdentity } from "./run-record.js";
+import { modelIdentity } from "./model-identity.js";
 
 /**
  * A digest of everything that a section's scores depend on: all options except those that may change between runs,

@@ -19,5 +19,7 @@ export {
   keepAnswersOf,
   noteHubModel,
   requireSame,
+  spendingNotes,
+  spendingNotesOfRanks,
   trainSystem,
 } from "../run/index.js";

@@ -1,9 +1,8 @@
 import type { Graph, System, TrainingCallback } from "@astra-rl/method";
 import { doubtsOfStep, reasonsOf, type MetricsRecord } from "@astra-rl/records";
-import { spendingNotes } from "../assemble/index.js";
 import type { Configuration } from "../configuration/index.js";
 import type { Output } from "../program/output.js";
-import { StoppedWaitingError, type TrainHooks, type TrainingRun } from "../run/index.js";
+import { spendingNotes, StoppedWaitingError, type TrainHooks, type TrainingRun } from "../run/index.js";
 import { StoppedError, stoppedLine } from "./interruption.js";
 import { downloadNotes, loggerOf } from "./options.js";
 import { trainingProgress } from "./progress.js";

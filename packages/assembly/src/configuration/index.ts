@@ -11,7 +11,6 @@ export {
   type ReadOptions,
 } from "./read.js";
 export { isProgramReference, programName, programReference } from "./program.js";
-export { configurationReference } from "./reference.js";
 export {
   checkpointOf,
   configuredFiles,

@@ -16,10 +16,8 @@ import {
   assembleEvaluationSystem,
   assembleEvaluator,
   checkWindows,
-  describeMeasured,
   loadPrompts,
   modelFormats,
-  spendingNotesOfRanks,
   trainingPromptsOf,
   trustsEmbeddedScorer,
   withToday,
@@ -32,6 +30,8 @@ import { EMBEDDED_SCORER_LIMITS, type PromptSplit } from "../embedded/index.js";
 import { introduceModels, keepAnswersOf, noteHubModels } from "./models.js";
 import { readProgram, type RunParts } from "./read-program.js";
 import { requireSame } from "./require-same.js";
+import { describeMeasured } from "./run-record.js";
+import { spendingNotesOfRanks } from "./servers.js";
 
 /** How an evaluation is shown. */
 interface EvaluateHooks {

@@ -2,6 +2,8 @@ export { evaluate, evaluateSystem, type EvaluationOptions, type EvaluateSystemOp
 export { introduceModels, keepAnswersOf, noteHubModel, noteHubModels } from "./models.js";
 export type { RunParts } from "./read-program.js";
 export { requireSame } from "./require-same.js";
+export { describeMeasured, type MeasuredOptions } from "./run-record.js";
+export { spendingNotes, spendingNotesOfRanks } from "./servers.js";
 export {
   train,
   trainSystem,

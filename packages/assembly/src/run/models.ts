@@ -3,9 +3,10 @@ import { isModelId } from "@astra-rl/lm";
 import type { Logger, System } from "@astra-rl/method";
 import type { AnswerJournal } from "@astra-rl/http";
 import type { ServerRecord } from "@astra-rl/records";
-import { keepAnswers, modelFormats, probeServers, type ModelFormats } from "../assemble/index.js";
+import { modelFormats, type ModelFormats } from "../assemble/index.js";
 import { configuredModels, type Configuration } from "../configuration/index.js";
 import type { Prompt } from "../datasets/index.js";
+import { keepAnswers, probeServers } from "./servers.js";
 
 /**
  * Reports how the models of a system read conversations, and how their servers behave, before anything is generated.

@@ -2,7 +2,7 @@ import type { z } from "zod";
 import type { Conversation, Message } from "@astra-rl/lm";
 import { didYouMean, dotted, UsageError } from "@astra-rl/base";
 import { partName, type ProgramParts } from "../assemble/program-parts.js";
-import { promptsHash } from "../assemble/run-record.js";
+import { promptsHash } from "./run-record.js";
 import {
   configurationSchema,
   parseConfiguration,

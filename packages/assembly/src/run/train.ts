@@ -30,12 +30,8 @@ import {
   assembleSystem,
   assembleTrainer,
   checkWindows,
-  engineChange,
   loadPrompts,
   namesOf,
-  recordSession,
-  recordStop,
-  spendingNotesOfRanks,
   withRecorded,
   withSettled,
   withToday,
@@ -48,6 +44,8 @@ import { configurationSettings, type Configuration } from "../configuration/inde
 import { introduceModels, keepAnswersOf, noteHubModels } from "./models.js";
 import { readProgram, type RunParts } from "./read-program.js";
 import { requireSame } from "./require-same.js";
+import { engineChange, recordSession, recordStop } from "./run-record.js";
+import { spendingNotesOfRanks } from "./servers.js";
 import { StoppedWaitingError, unlessIdle } from "./waiting.js";
 
 /** How a run is shown and stopped. */

@@ -8,10 +8,10 @@ import { fileURLToPath } from "node:url";
 import { UsageError, closest } from "@astra-rl/base";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import { configurationReference } from "../../../../scripts/configuration-reference.js";
 import { breaking } from "../../../base/test/support/breaking.js";
 import {
   configurationJsonSchema,
-  configurationReference,
   configurationTemplate,
   parseConfiguration,
   parseKindSection,

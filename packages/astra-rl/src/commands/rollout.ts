@@ -10,14 +10,10 @@ import {
   type TokenTeller,
 } from "@astra-rl/method";
 import { plain, visible } from "@astra-rl/report";
-import {
-  assembleSampler,
-  assembleEvaluationSystem,
-  loadPrompts,
-  spendingNotesOfRanks,
-} from "@astra-rl/assembly";
+import { assembleSampler, assembleEvaluationSystem, loadPrompts } from "@astra-rl/assembly";
 import {
   introduceModels,
+  spendingNotesOfRanks,
   loggerOf,
   downloadNotes,
   readCommandConfiguration,

@@ -5,11 +5,7 @@ import { Command, InvalidArgumentError } from "@commander-js/extra-typings";
 import { checkReplaceableFile, makeFolder, UsageError } from "@astra-rl/base";
 import {
   assembleEvaluationSystem,
-  depthOf,
   loadPrompts,
-  NO_LIKELIHOOD,
-  searchProbes,
-  spendingNotes,
   trustsEmbeddedScorer,
   withToday,
   checkpointOf,
@@ -24,6 +20,7 @@ import {
   evaluationProgress,
   showEvaluation,
   introduceModels,
+  spendingNotes,
   loggerOf,
   keepAnswersOf,
   downloadNotes,
@@ -45,6 +42,7 @@ import { ReplayTester, type System } from "@astra-rl/method";
 import type { AnswerJournal } from "@astra-rl/http";
 import { stringifyEvaluation } from "@astra-rl/records";
 import { searchLines } from "@astra-rl/report";
+import { depthOf, NO_LIKELIHOOD, searchProbes } from "../search-probes.js";
 import "@astra-rl/contrib/kinds";
 
 const DEFAULT_QUERIES = 3600;

@@ -7,7 +7,6 @@ import {
   assembleEvaluationSystem,
   assembleEvaluator,
   describeMeasured,
-  spendingNotes,
   withToday,
   parseOverride,
   parsePrompts,
@@ -16,6 +15,7 @@ import {
 import {
   showEvaluation,
   introduceModels,
+  spendingNotes,
   loggerOf,
   downloadNotes,
   readCommandConfiguration,

@@ -4,7 +4,7 @@ import { distributed } from "@astra-rl/torch";
 import { AnswerJournal, HTTPLikelihood, HTTPModel, type ServedModel } from "@astra-rl/http";
 import type { System } from "@astra-rl/method";
 import type { ServerRecord } from "@astra-rl/records";
-import { servedModels } from "./system-models.js";
+import { servedModels } from "../assemble/index.js";
 
 /** Observed behavior of a system's servers. */
 export interface ServerFindings {

@@ -1,5 +1,8 @@
 import { formsOf, limitsOf, type JsonSchema } from "@astra-rl/base";
-import { rootSchema } from "./json-schema.js";
+import { configurationJsonSchema } from "@astra-rl/assembly";
+import "@astra-rl/contrib/kinds";
+
+const root = configurationJsonSchema();
 
 const HEAD =
   `# Configuration
@@ -14,7 +17,7 @@ name another file with the same content; every other one must be as it was.
 /** The reference of all keys, in Markdown; committed as docs/configuration.md. */
 export function configurationReference(): string {
   const lines = [HEAD];
-  for (const [name, section] of Object.entries(rootSchema().properties ?? {})) {
+  for (const [name, section] of Object.entries(root.properties ?? {})) {
     lines.push(`## ${name}`, "");
     if (isSection(section)) lines.push(...sectionLines(section, []));
     else lines.push(keyLine(name, section, false), "");
@@ -143,7 +146,7 @@ function keyLine(name: string, schema: JsonSchema, isRequired: boolean): string 
 
 /** What a value may be, in the notation of types. */
 function typeOf(schema: JsonSchema): string {
-  const simple = formsOf(schema, rootSchema()).filter(
+  const simple = formsOf(schema, root).filter(
     ({ oneOf, anyOf }) => oneOf === undefined && anyOf === undefined,
   );
   return [...new Set(simple.flatMap(typesOf))].join(" | ");

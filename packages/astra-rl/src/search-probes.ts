@@ -21,9 +21,7 @@ import {
   type Trial,
 } from "@astra-rl/analysis";
 import { doubtsOf, type Doubt, type EvaluationTurn, type SearchRecord } from "@astra-rl/records";
-import type { Configuration } from "../configuration/index.js";
-import type { Prompt } from "../datasets/index.js";
-import { assembleEvaluator } from "./assemble.js";
+import { assembleEvaluator, type Configuration, type Prompt } from "@astra-rl/assembly";
 
 /** How much less likely than the mean of the sampled probes a probe may be, in nats a token. */
 const SLACK_NATS = 0.1;

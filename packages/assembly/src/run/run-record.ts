@@ -1,9 +1,9 @@
 import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
-import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { hostname, cpus } from "node:os";
 import { basename, extname, join } from "node:path";
-import { resolveCheckpoint, resolveTokenizer, TOKENIZER_FILES, type HubOptions } from "@astra-rl/lm";
+import { resolveTokenizer, TOKENIZER_FILES, type HubOptions } from "@astra-rl/lm";
 import { distributed, engineInformation } from "@astra-rl/torch";
 import { explainDiskErrors, fileDigest, makeFolder, packageVersion, writeFileAtomic } from "@astra-rl/base";
 import {
@@ -30,16 +30,12 @@ import {
 } from "../configuration/index.js";
 import { defaultPrompts, PROMPT_SPLITS, type PromptSplit } from "../embedded/index.js";
 import { isRemotePrompts, localPrompts, type Prompt } from "../datasets/index.js";
-import type { ModelFormats } from "./model-formats.js";
-import { modelSource } from "./model-source.js";
+import { identityOf, modelIdentity, modelSource, type ModelFormats } from "../assemble/index.js";
 
 const FILE = "run.json";
 
 /** Maximum size of files that are copied to the run folder, in bytes. */
 const SMALL = 1 << 20;
-
-/** The files of a checkpoint that loading may use. */
-const CHECKPOINT_FILE = /\.(json|safetensors|bin|txt|model|jinja)$/;
 
 /**
  * Records a process in `run.json`: date, command and machine. The first time it also records the SHA-256 of models,
@@ -198,24 +194,6 @@ async function configuredIdentity(
   if (source === "server") return { model, files: {} };
   const file = model.slice(0, model.lastIndexOf("#"));
   return { model, files: { [file]: (configuration.modules ?? {})[file]! } };
-}
-
-/**
- * Identifies a checkpoint by its files.
- *
- * @param model a folder, a model id, or `embedded:<name>`
- */
-export async function modelIdentity(model: string, hub: HubOptions = {}): Promise<ModelIdentity> {
-  // A tokenizer is not required here.
-  const folder = await resolveCheckpoint(modelSource(model), { ...hub, needsTokenizer: false });
-  return identityOf(model, folder, (name) => CHECKPOINT_FILE.test(name));
-}
-
-function identityOf(model: string, folder: string, reads: (name: string) => boolean): ModelIdentity {
-  const names = readdirSync(folder).filter(reads);
-  const files: Record<string, string> = {};
-  for (const name of names.sort()) files[name] = fileDigest(join(folder, name));
-  return { model, files };
 }
 
 async function fileIdentities(
