@@ -68,6 +68,32 @@ export async function assessTurns(
   );
 }
 
+/** Assessments of turns in progress, by the conversation after the turn, which is the same object for equal turns. */
+export class TurnsInProgress {
+  readonly #assessed = new WeakMap<Conversation, Assessment[]>();
+
+  begin(turns: readonly Turn[], assessments: readonly Assessment[]): void {
+    for (const [row, { after }] of turns.entries()) {
+      this.#assessed.set(after, [...(this.#assessed.get(after) ?? []), assessments[row]!]);
+    }
+  }
+
+  end(turns: readonly Turn[]): void {
+    for (const { after } of turns) this.#assessed.delete(after);
+  }
+
+  /** The assessment of each turn, equal turns in their order; undefined for one that is not in progress. */
+  of(turns: readonly Turn[]): (Assessment | undefined)[] {
+    const counts = new Map<Conversation, number>();
+    return turns.map(({ after }) => {
+      const count = counts.get(after) ?? 0;
+      counts.set(after, count + 1);
+      const assessed = this.#assessed.get(after);
+      return assessed?.[Math.min(count, assessed.length - 1)];
+    });
+  }
+}
+
 /** The probe that the target responds to: the last one; null if the target has already responded to it. */
 export function lastProbe(prompt: Conversation): Message | null {
   for (let at: Conversation | null = prompt; at !== null && at.last.from !== "target"; at = at.parent) {

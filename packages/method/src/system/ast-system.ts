@@ -28,9 +28,9 @@ import type { Scorer } from "../scorer/index.js";
 import { paperReward, type Reward } from "../reward/index.js";
 import type { PromptOf, MessageOrText } from "./message-or-text.js";
 import { ENTROPY_UNKNOWN, System, type SystemNeed } from "./system.js";
-import { assessTurns, lastProbe, turnsOf, type Turn } from "./assess-turns.js";
+import { assessTurns, lastProbe, TurnsInProgress, turnsOf, type Turn } from "./assess-turns.js";
 import { memberAt, membersOf, ModelPool } from "./model-pool.js";
-import { nextMessages } from "./model-calls.js";
+import { logprobsOf, nextMessages } from "./model-calls.js";
 import { checkTokenizers, requirePart } from "./system-checks.js";
 import {
   systemOptions,
@@ -59,8 +59,7 @@ export class ASTSystem extends System {
   readonly #targetReads: TargetReads;
   /** Whether the baseline's log-probabilities of a probe come with the target's prefill: they share weights. */
   readonly #scoresEnds: boolean;
-  /** Assessments of the turns that `assess` is assessing, by the conversation after the turn. */
-  readonly #assessed = new WeakMap<Conversation, Assessment[]>();
+  readonly #inProgress = new TurnsInProgress();
 
   constructor(parts: SystemParts, given: ASTSystemOptions = {}) {
     super();
@@ -241,10 +240,7 @@ export class ASTSystem extends System {
     }
   }
 
-  /**
-   * Assessment of each turn: `likelihood`, then the reward's terms, then `reward`, with failures as data. Scores and terms
-   * are recorded even if a subclass computes the reward.
-   */
+  /** Likelihood, the reward's terms, then `reward`. Scores and terms are recorded even if a subclass computes the reward. */
   override async assess(
     contexts: readonly Conversation[],
     probes: readonly Message[],
@@ -253,19 +249,14 @@ export class ASTSystem extends System {
   ): Promise<Assessment[]> {
     const turns = turnsOf("ASTSystem.assess", contexts, probes, responses, keys);
     const assessed = this.#reward === null ? null : await this.#assess(turns, this.#reward);
-    // Equal turns of several episodes have one conversation.
-    for (const [row, { after }] of turns.entries()) {
-      if (assessed !== null)
-        this.#assessed.set(after, [...(this.#assessed.get(after) ?? []), assessed[row]!]);
-    }
+    this.#inProgress.begin(assessed === null ? [] : turns, assessed ?? []);
     try {
       const rewards = await super.assess(contexts, probes, responses, keys);
       return rewards.map((own, row) => {
-        const { reward, failure } = own;
-        return { ...(assessed?.[row] ?? own), reward, failure };
+        return { ...(assessed?.[row] ?? own), reward: own.reward, failure: own.failure };
       });
     } finally {
-      for (const { after } of turns) this.#assessed.delete(after);
+      this.#inProgress.end(turns);
     }
   }
 
@@ -282,13 +273,7 @@ export class ASTSystem extends System {
   ): Promise<number[]> {
     const reward = this.#reward ?? paperReward(this.#part("scorer", "reward"));
     const turns = turnsOf("ASTSystem.reward", contexts, probes, responses, keys);
-    const counts = new Map<Conversation, number>();
-    const known = turns.map(({ after }) => {
-      const count = counts.get(after) ?? 0;
-      counts.set(after, count + 1);
-      const assessed = this.#assessed.get(after);
-      return assessed?.[Math.min(count, assessed.length - 1)];
-    });
+    const known = this.#inProgress.of(turns);
     const others = await this.#assess(
       turns.filter((_, row) => known[row] === undefined),
       reward,
@@ -387,13 +372,7 @@ export class ASTSystem extends System {
     messages: readonly Message[],
     keys?: readonly NodeKey[],
   ): Promise<TokenTable> {
-    if (model.logprobs === undefined) {
-      throw new UsageError(
-        "no-likelihood",
-        `${this.constructor.name}: ${model.name} cannot compute likelihoods; give a model in the role likelihood`,
-      );
-    }
-    const rows = await model.logprobs(contexts, messages, keys);
+    const rows = await logprobsOf(model, this.constructor.name, contexts, messages, keys);
     return TokenTable.ofRows(rows, this.parts.tester?.device);
   }
 
