@@ -1,4 +1,4 @@
-import { formsOf, limitsOf, type JsonSchema } from "@astra-rl/base";
+import { formsOf, type JsonSchema } from "@astra-rl/base";
 import { configurationJsonSchema } from "@astra-rl/assembly";
 import "@astra-rl/contrib/kinds";
 
@@ -151,6 +151,12 @@ function typeOf(schema: JsonSchema): string {
   );
   return [...new Set(simple.flatMap(typesOf))].join(" | ");
 }
+
+/** The inclusive limits of a number. zod adds those of safe integers, which are not a rule of the option. */
+const limitsOf = ({ minimum, maximum }: JsonSchema) => ({
+  least: minimum === Number.MIN_SAFE_INTEGER ? undefined : minimum,
+  most: maximum === Number.MAX_SAFE_INTEGER ? undefined : maximum,
+});
 
 function typesOf(form: JsonSchema): string[] {
   const choices = form.const === undefined ? form.enum : [form.const];

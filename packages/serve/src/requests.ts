@@ -1,6 +1,6 @@
 import { LEAST_TEMPERATURE, REPETITION_PENALTY_RANGE, type Sampling } from "@astra-rl/lm";
 import { z } from "zod";
-import { inputSchema, requirement, dotted } from "@astra-rl/base";
+import { dotted, worded } from "@astra-rl/base";
 import { ApiError, invalidValue } from "./api-error.js";
 
 /** Maximum number of sequences per request. */
@@ -118,7 +118,7 @@ const withoutNulls = (given: Record<string, unknown>, but: readonly string[] = [
 /** @throws ApiError 400 that names the key, the rule and what was given */
 function parse<T extends z.ZodObject>(schema: T, given: unknown): z.output<T> {
   const body = isRecord(given) ? withoutNulls(given) : given;
-  const result = schema.safeParse(body);
+  const result = schema.safeParse(body, { error: worded });
   if (!result.success) {
     const issue = result.error.issues[0]!;
     if (issue.code === "unrecognized_keys") {
@@ -131,8 +131,7 @@ function parse<T extends z.ZodObject>(schema: T, given: unknown): z.output<T> {
       );
     }
     const param = dotted(issue.path);
-    const rule = requirement(issue, inputSchema(schema), body);
-    throw new ApiError(400, `${param || "the body"}: ${rule}`, "invalid_value", param || null);
+    throw new ApiError(400, `${param || "the body"}: ${issue.message}`, "invalid_value", param || null);
   }
   const { stream, stream_options: options } = result.data as { stream?: boolean; stream_options?: object };
   if (options !== undefined && stream !== true) throw invalidValue("stream_options", "needs stream: true");

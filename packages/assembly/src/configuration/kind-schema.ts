@@ -1,7 +1,9 @@
 import { z } from "zod";
+import { closest, keysMessage, oneOf } from "@astra-rl/base";
 import type { KindSection, Role, Sections } from "@astra-rl/method";
 import { DEFAULT_CACHE_SIZE } from "@astra-rl/scorers";
 import { kindsOf } from "./registry.js";
+import { MODULE_ROLES } from "./user-kind.js";
 
 /**
  * What a resumed run may change, for keys that are not fixed. "free": any value; "content": the path of a file with
@@ -12,6 +14,9 @@ export const SAME_CONTENT = { resume: "content", path: "file" };
 
 /** Module exports used as types of each role; a module validates its own options. */
 export type ModuleTypes = Partial<Record<Role, readonly string[]>>;
+
+/** What a type may be besides the names of the package's kinds. */
+export const MODULE_EXPORT = "an export of a module such as ./file.js#name";
 
 /** Options of every reward term. */
 const TERM_SHAPE = {
@@ -83,18 +88,33 @@ export function nestedSections(modules: ModuleTypes): Sections {
 
 function unionOf(role: Role, modules: ModuleTypes, sections: Sections): z.ZodType<KindSection, KindSection> {
   const common = COMMON_SHAPES[role] ?? {};
-  const forms = kindsOf(role).map(({ name, summary, schema }) => {
+  const kinds = kindsOf(role).map(({ name, summary, schema }) => {
     const options = typeof schema === "function" ? schema(sections) : schema;
-    return z
-      .strictObject({
-        type: z.literal(name).describe(summary),
-        ...common,
-        ...options.shape,
-      })
-      .check(...((options.def as { checks?: z.core.CheckFn<object>[] }).checks ?? []));
+    const shape = { type: z.literal(name).describe(summary), ...common, ...options.shape };
+    return { name, shape, checks: (options.def as { checks?: z.core.CheckFn<object>[] }).checks ?? [] };
+  });
+  /** The types that have each key. */
+  const elsewhere: Record<string, string[]> = {};
+  for (const { name, shape } of kinds)
+    for (const key of Object.keys(shape)) (elsewhere[key] ??= []).push(name);
+  const forms = kinds.map(({ shape, checks }) => {
+    const error: z.core.$ZodErrorMap = ({ code }) =>
+      code === "unrecognized_keys" ? keysMessage({ known: Object.keys(shape), elsewhere }) : undefined;
+    return z.strictObject(shape, { error }).check(...checks);
   });
   const references = [...new Set(modules[role])];
   const own = references.map((name) => z.looseObject({ type: z.literal(name), ...common }));
   const all = [...forms, ...own] as unknown as [(typeof own)[number], ...typeof own];
-  return z.discriminatedUnion("type", all) as unknown as z.ZodType<KindSection, KindSection>;
+  const names = kinds.map(({ name }) => name);
+  const choices = [
+    ...names.map((name) => JSON.stringify(name)),
+    ...((MODULE_ROLES as readonly Role[]).includes(role) ? [MODULE_EXPORT] : []),
+  ];
+  return z.discriminatedUnion("type", all, {
+    error: ({ code, input }) => {
+      if (code === "invalid_union") return `must be ${oneOf(choices)}`;
+      const meant = typeof input === "string" ? closest(input, names) : null;
+      return `must be an object${meant === null ? "" : ` such as {type: ${meant}}`}`;
+    },
+  }) as unknown as z.ZodType<KindSection, KindSection>;
 }

@@ -6,7 +6,7 @@ import {
   dotted,
   mistakesError,
   type Mistake,
-  tellIssues,
+  validated,
   valueAt,
   readTextFile,
 } from "@astra-rl/base";
@@ -15,7 +15,7 @@ import { z } from "zod";
 import type { Role, KindSection } from "@astra-rl/method";
 import { hubFile, isRemotePrompts } from "../datasets/index.js";
 import { misfitOf } from "./consistency.js";
-import { leavesOf, rootSchema, type Place } from "./json-schema.js";
+import { leavesOf, type Place } from "./json-schema.js";
 import { kindPlaces } from "./kind-places.js";
 import { COMMON_SHAPES, kindSchema, type ModuleTypes } from "./kind-schema.js";
 import { overrideOf, type Override } from "./override.js";
@@ -120,23 +120,19 @@ async function check<T extends Record<string, unknown>>(
     if (typeof section["type"] === "string" && isOwn(section["type"]))
       (types[role] ??= []).push(section["type"]);
   }
-  const result = schemaOf(types).safeParse(content);
-  if (!result.success) {
-    const telling = {
-      where: (keys: readonly PropertyKey[], isKey: boolean) => source.place(keys, isKey),
-      whole: "the file",
-      unknownKey: (key: string) => `unknown key ${JSON.stringify(key)}`,
-    };
-    throw mistakesError(tellIssues(result.error.issues, rootSchema(), content, telling), result.error);
-  }
-  await checkModuleOptions(result.data, modules, source);
-  for (const place of leavesOf(result.data)) {
+  const data = validated(schemaOf(types), content, {
+    where: (keys, isKey) => source.place(keys, isKey),
+    whole: "the file",
+    unknownKey: (key) => `unknown key ${JSON.stringify(key)}`,
+  });
+  await checkModuleOptions(data, modules, source);
+  for (const place of leavesOf(data)) {
     const absolute = absolutePath(place, baseOf(place.path, path, source), source);
     if (absolute === null) continue;
-    const section = valueAt(place.path.slice(0, -1), result.data) as Record<PropertyKey, unknown>;
+    const section = valueAt(place.path.slice(0, -1), data) as Record<PropertyKey, unknown>;
     section[place.path.at(-1)!] = absolute;
   }
-  return { data: result.data, modules };
+  return { data, modules };
 }
 
 /** Whether a type names a part that is not the package's own. */

@@ -12,7 +12,14 @@ import {
 import { DEFAULT_THRESHOLD } from "@astra-rl/analysis";
 import { deviceSchema } from "@astra-rl/base";
 import { generationSchema } from "./generation-schema.js";
-import { FREE, kindSchema, nestedSections, SAME_CONTENT, type ModuleTypes } from "./kind-schema.js";
+import {
+  FREE,
+  kindSchema,
+  MODULE_EXPORT,
+  nestedSections,
+  SAME_CONTENT,
+  type ModuleTypes,
+} from "./kind-schema.js";
 import { DEFAULT_TYPES, KIND_SECTIONS, kindsOf } from "./registry.js";
 
 /** Name of the package's own prompts and scorer, and prefix of its models. */
@@ -32,7 +39,7 @@ const model = z.string().min(1).meta({ path: "model" });
 
 /** A section whose `type` is an export of a user module, which validates the options. */
 const moduleSection = z.looseObject({
-  type: z.string().regex(/#/, "must be an export of a module such as ./file.js#name"),
+  type: z.string().regex(/#/, { error: `must be ${MODULE_EXPORT}`, abort: true }),
 }) as unknown as z.ZodType<KindSection, KindSection>;
 
 /** A checkpoint, and how it reads conversations. */

@@ -1,5 +1,5 @@
 import { InvalidArgumentError, Option } from "@commander-js/extra-typings";
-import { inputSchema, requirement } from "@astra-rl/base";
+import { worded } from "@astra-rl/base";
 import { z } from "zod";
 
 /** Parses an option's value with a number or string schema. */
@@ -7,14 +7,17 @@ export const checked =
   <T>(schema: z.ZodType<T>) =>
   (text: string): T => {
     const value = schema instanceof z.ZodNumber ? (text.trim() === "" ? NaN : Number(text)) : text;
-    const result = schema.safeParse(value);
+    const result = schema.safeParse(value, { error: worded });
     if (result.success) return result.data;
-    throw new InvalidArgumentError(`It ${requirement(result.error.issues[0]!, inputSchema(schema), value)}.`);
+    throw new InvalidArgumentError(`It ${result.error.issues[0]!.message}.`);
   };
 
 /** Parses the value of an option that is an integer of at least `least`. */
-export const wholeNumber = (least: number, most = Number.MAX_SAFE_INTEGER) =>
-  checked(z.int().min(least).max(most));
+export function wholeNumber(least: number, most = Number.MAX_SAFE_INTEGER) {
+  const limits = most === Number.MAX_SAFE_INTEGER ? `of at least ${least}` : `from ${least} to ${most}`;
+  const rule = `must be a whole number ${limits}`;
+  return checked(z.int(rule).min(least, rule).max(most, rule));
+}
 
 export const quietOption = () => new Option("--quiet", "results and errors only").default(false);
 

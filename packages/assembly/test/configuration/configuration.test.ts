@@ -220,6 +220,18 @@ describe("mistakes point at the place", () => {
       `${MINIMAL}reward: {terms: [{type: harm, of: prob, weight: 1}]}\n`,
       '/runs/run.yaml:4:35: reward.terms[0].of must be one of response, both, probe, got "prob"; did you mean probe?',
     ],
+    [
+      "models: {target: embedded:chatter, tester: {path: x, formt: chat}}\n",
+      '/runs/run.yaml:1:54: unknown key "models.tester.formt"; did you mean format?',
+    ],
+    [
+      "models: {tester: embedded:chatter, target: {type: openai, modle: y}}\n",
+      '/runs/run.yaml:1:59: unknown key "models.target.modle"; did you mean model?',
+    ],
+    [
+      "models: {tester: embedded:chatter, target: {type: opnai, model: y}}\n",
+      'or an export of a module such as ./file.js#name, got "opnai"; did you mean openai?',
+    ],
     [`${MINIMAL}reward: {terms: [{type: harm}]}\n`, "reward.terms[0].weight is required (a finite number)"],
     [`${MINIMAL}reward: {terms: []}\n`, "reward.terms must be an array that is not empty, got []"],
     [

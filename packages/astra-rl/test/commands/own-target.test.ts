@@ -171,7 +171,7 @@ test("a missing or unsuitable export is reported with its position", async () =>
     `${place}.type: DIR/bots.mjs#number: for a target, must be`,
   );
   expect(await refused("target: {type: grumpy}")).toContain(
-    'models.target.type must be an export of a module such as ./file.js#name, got "grumpy"',
+    'or an export of a module such as ./file.js#name, got "grumpy"',
   );
   expect(await refused("target: ./bots.mjs#Mute")).toContain("DIR/bots.mjs#Mute: must make a Model");
   expect(await refused("target: ./bots.mjs#Unknowing")).toContain("must make a Model");

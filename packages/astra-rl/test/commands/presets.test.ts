@@ -98,6 +98,9 @@ test("the name of a scorer instead of its section gets a hint", async () => {
       `models: { tester: embedded:chatter, target: embedded:chatter }\nscorer: ${given}\n`,
     );
     const { code, err } = await runCommand("rollout", path("named.yaml"));
-    expect([code, err]).toEqual([2, expect.stringContaining(`did you mean {type: ${meant}}?`)]);
+    expect([code, err]).toEqual([
+      2,
+      expect.stringContaining(`must be an object such as {type: ${meant}}, got `),
+    ]);
   }
 });

@@ -2,17 +2,17 @@ export { closest, didYouMean } from "./closest.js";
 export { deviceSchema } from "./device.js";
 export {
   dotted,
-  limitsOf,
+  keysMessage,
   mistakesError,
   oneOf,
-  requirement,
   ruleOfIssue,
-  tellIssues,
+  validated,
+  worded,
   type Mistake,
   type Telling,
   valueAt,
 } from "./issues.js";
-export { childrenOf, formsAt, formsOf, keysAt, resolved, type JsonSchema } from "./json-schema.js";
+export { childrenOf, formsOf, keysAt, resolved, type JsonSchema } from "./json-schema.js";
 export type { Json } from "./json.js";
 export {
   functionOption,

@@ -1,7 +1,6 @@
 import type { z } from "zod";
 import { describeValue, UsageError } from "../errors.js";
-import { closest, didYouMean, isSameName } from "./closest.js";
-import { formsAt, keysAt, type JsonSchema } from "./json-schema.js";
+import { didYouMean, isSameName } from "./closest.js";
 
 /** Formats a path, such as `training.betas[0]`. */
 export const dotted = (path: readonly PropertyKey[]) =>
@@ -97,143 +96,193 @@ function unionRule({ errors, path, ...issue }: z.core.$ZodIssueInvalidUnion, giv
   return rules.find(isClose) ?? rules.find((rule) => rule === "unknown-choice") ?? "invalid-type";
 }
 
-/** Formats each issue lazily: position, rule, value, and the closest key or choice. */
-export function tellIssues(
+/**
+ * Validates a value.
+ *
+ * @returns what the schema makes of it
+ * @throws UsageError with a line for each mistake: position, rule, value, and the closest key or choice
+ */
+export function validated<T>(schema: z.ZodType<T>, given: unknown, telling: Telling): T {
+  const result = schema.safeParse(given, { error: worded });
+  if (result.success) return result.data;
+  throw mistakesError(tellIssues(result.error.issues, given, telling), result.error);
+}
+
+/** Formats each issue lazily. */
+function tellIssues(
   issues: readonly z.core.$ZodIssue[],
-  root: JsonSchema,
   given: unknown,
   { where, whole, unknownKey, advice = {} }: Telling,
 ): Mistake[] {
-  return issues.flatMap((issue) => {
-    const { path } = issue;
-    const rule = ruleOfIssue(issue, given);
-    if (issue.code === "unrecognized_keys") {
-      const tell = (key: string) => {
-        const all = [...path, key];
-        return `${where(all, true)}: ${unknownKey(dotted(all))}${remedy(key, path, root, given, advice)}`;
-      };
-      return issue.keys.map((key) => ({ rule, tell: () => tell(key) }));
-    }
-    const tell = () => {
-      const value = valueAt(path, given);
-      const required = requirement(issue, root, given);
-      const name = `${where(path, false)}: ${dotted(path) || whole}`;
-      if (value === undefined && path.length > 0 && required.startsWith("must be ")) {
-        return `${name} is required (${required.slice("must be ".length)})`;
+  return issues
+    .flatMap((each) => closestForm(each, given))
+    .flatMap((issue) => {
+      const { path } = issue;
+      const rule = ruleOfIssue(issue, given);
+      if (issue.code === "unrecognized_keys") {
+        const keys = JSON.parse(issue.message) as Keys;
+        const tell = (key: string) => {
+          const all = [...path, key];
+          const section = valueAt(path, given) as Record<string, unknown>;
+          return `${where(all, true)}: ${unknownKey(dotted(all))}${remedy(all, section, keys, advice)}`;
+        };
+        return issue.keys.map((key) => ({ rule, tell: () => tell(key) }));
       }
-      // Rules across several keys include the value themselves.
-      const isWhole = issue.code === "custom" && !required.startsWith("must be ");
-      const got = isWhole || required.includes(", got ") ? "" : `, got ${describeValue(value)}`;
-      const forms = formsAt(root, path);
-      return `${name} ${required}${got}${didYouMean(value, choicesOf(forms)) || sectionMeant(value, forms)}`;
-    };
-    return [{ rule, tell }];
-  });
+      const tell = () => {
+        const value = valueAt(path, given);
+        const required = issue.message.split("\n")[0]!;
+        const name = `${where(path, false)}: ${dotted(path) || whole}`;
+        if (value === undefined && path.length > 0 && required.startsWith("must be ")) {
+          return `${name} is required (${required.slice("must be ".length)})`;
+        }
+        // Rules across several keys include the value themselves.
+        const isWhole = issue.code === "custom" && !required.startsWith("must be ");
+        const got = isWhole || required.includes(", got ") ? "" : `, got ${describeValue(value)}`;
+        // In the message of a union, choices are in quotes.
+        const quoted = [...required.matchAll(/"([^"]+)"/gu)].map(([, choice]) => choice);
+        const choices = issue.code === "invalid_value" ? issue.values : quoted;
+        return `${name} ${required}${got}${didYouMean(value, choices)}`;
+      };
+      return [{ rule, tell }];
+    });
 }
 
-/** For the name of a kind where its section is expected, such as "detoxify" for {type: detoxify}. */
-function sectionMeant(value: unknown, forms: readonly JsonSchema[]): string {
-  if (typeof value !== "string") return "";
-  const types = forms.flatMap(({ properties }) => {
-    const { const: type } = (properties?.["type"] ?? {}) as JsonSchema;
-    return typeof type === "string" ? [type] : [];
-  });
-  const meant = types.includes(value) ? value : closest(value, types);
-  return meant === null ? "" : `; did you mean {type: ${meant}}?`;
+/**
+ * The issues of the form of a union that the value is closest to: the only one for numbers, with its keys, or else whose
+ * `type` it should have.
+ */
+function closestForm(issue: z.core.$ZodIssue, given: unknown): z.core.$ZodIssue[] {
+  if (issue.code !== "invalid_union") return [issue];
+  const isNumber = typeof valueAt(issue.path, given) === "number";
+  const fits = (each: z.core.$ZodIssue) => {
+    if (isNumber) return each.code === "invalid_type" && NUMERIC.includes(each.expected);
+    if (each.code === "unrecognized_keys") return !each.keys.includes("type");
+    return each.path.length > 0 && !(each.path.length === 1 && each.path[0] === "type");
+  };
+  const hasType = typeof valueAt([...issue.path, "type"], given) === "string";
+  const isChoice = ([first]: readonly z.core.$ZodIssue[]) =>
+    first?.code === "invalid_union" && first.path[0] === "type";
+  const chosen = [
+    issue.errors.filter((errors) => errors.every(fits)),
+    issue.errors.filter((errors) => hasType && isChoice(errors)),
+  ];
+  const [close] = chosen.find((forms) => forms.length === 1 && forms[0]!.length > 0) ?? [];
+  if (close === undefined) return [issue];
+  return close.flatMap((each) => closestForm({ ...each, path: [...issue.path, ...each.path] }, given));
 }
 
-/** The rule that was broken, such as "must be a whole number of at least 1". */
-export function requirement(issue: z.core.$ZodIssue, root: JsonSchema, given: unknown): string {
-  const { path } = issue;
-  const value = valueAt(path, given);
-  const forms = formsAt(root, path);
-  const message = issue.message.split("\n")[0]!;
-  // For an out-of-range number, the numeric rule is more helpful than the rule of all forms.
-  const isCloser = issue.code === "invalid_union" && typeof value === "number" && forms.some(isNumber);
-  if (issue.code === "custom" || (message.startsWith("must be ") && !isCloser)) return message;
-  // The rule of the selected form is more helpful than that of all, unless the selection itself is wrong.
-  const chosen = formsAt(root, path, given);
-  return `must be ${ruleOf(chosen.length > 0 && path.at(-1) !== "type" ? chosen : forms, value)}`;
+/** The keys of a section, and those that only its other types have, with these types. */
+interface Keys {
+  known: readonly string[];
+  elsewhere?: Readonly<Record<string, readonly string[]>>;
 }
 
-/** What a value must be, as the end of the sentence "must be …". */
-function ruleOf(forms: readonly JsonSchema[], value?: unknown): string {
-  const simple = forms.filter(({ oneOf, anyOf }) => oneOf === undefined && anyOf === undefined);
-  const alike = typeof value === "number" ? simple.filter(isNumber) : [];
-  const rules = (alike.length > 0 ? alike : simple).flatMap(rulesOf);
-  return oneOf([...new Set(rules)]);
-}
+/** The message of an issue about unknown keys, which is formatted only if it is shown. */
+export const keysMessage = (keys: Keys): string => JSON.stringify(keys);
 
-function rulesOf(form: JsonSchema): string[] {
-  if (form.const !== undefined) return [JSON.stringify(form.const)];
-  if (form.enum !== undefined) return form.enum.map((each) => JSON.stringify(each));
-  if (isNumber(form)) return [numericRule(form)];
-  if (form.type === "string" && form.pattern === "#") {
-    return ["an export of a module such as ./file.js#name"];
+const TYPES: Readonly<Record<string, string>> = {
+  boolean: "true or false",
+  string: "a string",
+  array: "an array",
+  tuple: "an array",
+  object: "an object",
+  record: "an object",
+  null: "null",
+};
+
+/** The rule that a value breaks, such as "must be a whole number of at least 1"; for unknown keys, the known ones. */
+export const worded: z.core.$ZodErrorMap = (issue) => {
+  switch (issue.code) {
+    case "invalid_type":
+      return `must be ${requirementOf(issue, issue.expected)}`;
+    case "too_small":
+    case "too_big":
+      return `must be ${requirementOf(issue, issue.origin)}`;
+    case "invalid_value":
+      return `must be ${oneOf(issue.values.map((value) => JSON.stringify(value)))}`;
+    case "unrecognized_keys": {
+      const { shape } = (issue.inst as z.core.$ZodObject)._zod.def;
+      return keysMessage({ known: Object.keys(shape) });
+    }
+    case "invalid_union":
+      return `must be ${oneOf([...new Set(issue.errors.flatMap(formOf))])}`;
+    default:
+      return undefined;
   }
-  const [name, isFilled] = {
-    boolean: ["true or false", false] as const,
-    string: ["a string", form.minLength !== undefined] as const,
-    array: ["an array", form.minItems !== undefined] as const,
-    object: ["an object", false] as const,
-    null: ["null", false] as const,
-  }[form.type ?? ""] ?? ["something else", false];
-  return [isFilled ? `${name} that is not empty` : name];
+};
+
+/** The definition of a check of zod. */
+interface CheckDefinition {
+  check?: string;
+  format?: string;
+  value?: number;
+  inclusive?: boolean;
+  minimum?: number;
 }
 
-const isNumber = ({ type, const: only }: JsonSchema) =>
-  (type === "number" || type === "integer") && only === undefined;
-
-/** The inclusive limits of a number. zod adds those of safe integers, which are not a rule of the option. */
-export const limitsOf = ({ minimum, maximum }: JsonSchema) => ({
-  least: minimum === Number.MIN_SAFE_INTEGER ? undefined : minimum,
-  most: maximum === Number.MAX_SAFE_INTEGER ? undefined : maximum,
-});
+/** What the schema of an issue requires, with all of its limits; an old zod knows only the limit that is exceeded. */
+function requirementOf(issue: z.core.$ZodRawIssue, type: string): string {
+  const { schema, inst } = issue as { schema?: z.core.$ZodType; inst?: z.core.$ZodType };
+  const definition = ((schema ?? inst)?._zod.def ?? {}) as CheckDefinition & {
+    checks?: readonly { _zod: { def: CheckDefinition } }[];
+  };
+  const checks = [definition, ...(definition.checks ?? []).map((check) => check._zod.def)];
+  if (NUMERIC.includes(type)) return numericRule(checks);
+  const isFilled = checks.some(({ check, minimum = 0 }) => check === "min_length" && minimum > 0);
+  return `${TYPES[type] ?? "something else"}${isFilled ? " that is not empty" : ""}`;
+}
 
 /** Such as "a whole number of at least 1" or "between 0 and 1". */
-export function numericRule(form: JsonSchema): string {
-  const { type, exclusiveMinimum, exclusiveMaximum } = form;
-  const { least, most } = limitsOf(form);
-  if (least !== undefined && most !== undefined) {
-    return type === "integer" ? `a whole number from ${least} to ${most}` : `between ${least} and ${most}`;
+function numericRule(checks: readonly CheckDefinition[]): string {
+  const isWhole = checks.some(({ check }) => check === "number_format");
+  const bound = (kind: string) => checks.find(({ check }) => check === kind);
+  const [above, below] = [bound("greater_than"), bound("less_than")];
+  if (above?.inclusive === true && below?.inclusive === true) {
+    const [least, most] = [above.value, below.value];
+    return isWhole ? `a whole number from ${least} to ${most}` : `between ${least} and ${most}`;
   }
   const limits = [
-    exclusiveMinimum === undefined ? null : `greater than ${exclusiveMinimum}`,
-    least === undefined ? null : `at least ${least}`,
-    exclusiveMaximum === undefined ? null : `less than ${exclusiveMaximum}`,
-    most === undefined ? null : `at most ${most}`,
-  ].filter((limit) => limit !== null);
+    ...(above === undefined
+      ? []
+      : [`${above.inclusive === true ? "at least" : "greater than"} ${above.value}`]),
+    ...(below === undefined ? [] : [`${below.inclusive === true ? "at most" : "less than"} ${below.value}`]),
+  ];
   if (limits.length > 1) return limits.join(" and ");
-  const kind = type === "integer" ? "a whole number" : "a finite number";
+  const kind = isWhole ? "a whole number" : "a finite number";
   const limit = limits[0];
   return limit === undefined ? kind : `${kind} ${limit.startsWith("at") ? "of " : ""}${limit}`;
 }
 
-const choicesOf = (forms: readonly JsonSchema[]) =>
-  forms.flatMap(({ const: only, enum: choices = [] }) => [only, ...choices]);
+/** What a form of a union requires, without "must be ". */
+function formOf([first]: readonly z.core.$ZodIssue[]): string[] {
+  const rule = "must be ";
+  if (first === undefined) return [];
+  return [
+    first.path.length === 0 && first.message.startsWith(rule)
+      ? first.message.slice(rule.length)
+      : "an object",
+  ];
+}
 
 /** A hint for an unknown key. */
 function remedy(
-  key: string,
   path: readonly PropertyKey[],
-  root: JsonSchema,
-  given: unknown,
+  section: Readonly<Record<string, unknown>>,
+  { known, elsewhere = {} }: Keys,
   advice: Readonly<Record<string, string>>,
 ): string {
+  const key = String(path.at(-1));
   const instead = Object.entries(advice).find(([name]) => isSameName(name, key))?.[1];
   if (instead !== undefined) return `; ${instead}`;
-  const known = keysAt(root, path, given);
-  const section = valueAt(path, given) as Record<string, unknown> | undefined;
   if (key === "name" && known.includes("type")) {
-    return `; "type" names a kind: write type: ${describeValue(section?.[key])}`;
+    return `; "type" names a kind: write type: ${describeValue(section[key])}`;
   }
   const near = didYouMean(key, known);
   if (near !== "") return near;
-  const owners = formsAt(root, path).filter(({ properties }) => properties?.[key] !== undefined);
-  const types = owners.flatMap(({ properties }) => properties!["type"]?.const ?? []);
+  const types = Object.hasOwn(elsewhere, key) ? elsewhere[key]! : [];
   if (types.length > 0) {
-    const choice = `${dotted([...path, "type"])}: ${types.map(String).join(" or ")}`;
-    return `; it is an option of another type than ${describeValue(section?.["type"])}; to use it, set ${choice}`;
+    const choice = `${dotted([...path.slice(0, -1), "type"])}: ${types.join(" or ")}`;
+    return `; it is an option of another type than ${describeValue(section["type"])}; to use it, set ${choice}`;
   }
   return known.length === 0 ? "; none are allowed here" : `; available: ${known.join(", ")}`;
 }

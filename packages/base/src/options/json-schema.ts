@@ -58,22 +58,9 @@ export const childrenOf = (forms: readonly JsonSchema[], step: PropertyKey): Jso
     return child === undefined ? [] : [child];
   });
 
-/**
- * The alternatives for the value at a path.
- *
- * @param content the value, which selects between alternatives; without it, all are returned
- */
-export function formsAt(root: JsonSchema, path: readonly PropertyKey[], content?: unknown): JsonSchema[] {
-  let forms = formsOf(root, root, content);
-  let value = content;
-  for (const step of path) {
-    value = (value as Record<PropertyKey, unknown> | null | undefined)?.[step];
-    forms = childrenOf(forms, step).flatMap((child) => formsOf(child, root, value));
-  }
-  return forms;
+/** The allowed keys of the value at a path, in any of its alternatives. */
+export function keysAt(root: JsonSchema, path: readonly PropertyKey[]): string[] {
+  let forms = formsOf(root, root);
+  for (const step of path) forms = childrenOf(forms, step).flatMap((child) => formsOf(child, root));
+  return [...new Set(forms.flatMap(({ properties = {} }) => Object.keys(properties)))];
 }
-
-/** The allowed keys of the value at a path. */
-export const keysAt = (root: JsonSchema, path: readonly PropertyKey[], content?: unknown): string[] => [
-  ...new Set(formsAt(root, path, content).flatMap(({ properties = {} }) => Object.keys(properties))),
-];

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { describeValue, UsageError } from "../errors.js";
-import { mistakesError, tellIssues } from "./issues.js";
+import { validated } from "./issues.js";
 import type { JsonSchema } from "./json-schema.js";
 
 /** The JSON Schema of a schema's input, for messages and documentation. */
@@ -35,16 +35,12 @@ function parse<T>(
   whole: string,
   advice: Readonly<Record<string, string>> = {},
 ): T {
-  const result = schema.safeParse(given);
-  if (result.success) return result.data;
-  const telling = {
+  return validated(schema, given, {
     where: () => where,
     whole,
-    unknownKey: (key: string) => `unknown option ${key}`,
+    unknownKey: (key) => `unknown option ${key}`,
     advice,
-  };
-  const { issues } = result.error;
-  throw mistakesError(tellIssues(issues, inputSchema(schema), given, telling), result.error);
+  });
 }
 
 /** An option that is a function. */
