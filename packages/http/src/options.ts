@@ -15,7 +15,7 @@ const variable = z.string().refine((name) => VARIABLE.test(name), {
   error:
     "names an environment variable that holds the secret, never the secret itself: letters, digits and underscores, such as " +
     "MY_API_KEY",
-  params: { rule: "invalid-variable-name" },
+  params: { rule: "invalid-variable-name", hidesValue: true },
 });
 
 const whole = (least: number) => z.int().min(least);
@@ -142,7 +142,10 @@ function check(given: Given, context: z.RefinementCtx): void {
   const issue = (rule: string, path: string[], message: string) =>
     context.addIssue({ code: "custom", path, message, params: { rule } });
   const problem = given.baseURL === undefined ? null : urlProblem(given.baseURL);
-  if (problem !== null) issue("invalid-base-url", ["baseURL"], problem);
+  if (problem !== null) {
+    const params = { rule: "invalid-base-url", hidesValue: true };
+    context.addIssue({ code: "custom", path: ["baseURL"], message: problem, params });
+  }
   const { isChat } = dialectOf(given.api);
   for (const key of isChat ? (["labels", "separator"] as const) : (["system"] as const)) {
     if (given[key] === undefined) continue;

@@ -24,7 +24,7 @@ const numberOf = (text: string) => createHash("sha256").update(text).digest().re
 /** Times of the real world are 200 times as long: latencies to 30 s, a deadline of 60 s, a minute without a server. */
 const SECOND = 5;
 
-const ROWS = rounds(500, 4000);
+const ROWS = rounds(2000, 4000);
 
 type Fault = (asked: Asked, response: ServerResponse) => unknown;
 

@@ -32,7 +32,7 @@ const CHOICES: readonly Choice[] = [
     name: "ppo-gae",
     what: "PPO with values and GAE, on single paths",
     set: [
-      "algorithm={type: ppo, epochs: 2, gaeLambda: 0.95, normalizeAdvantages: true, klCoefficient: 0.05, valueLearningRate: 1e-3}",
+      "algorithm={type: ppo, epochs: 2, gaeLambda: 0.95, normalizeAdvantages: true, klCoefficient: 0.05, valueLearningRate: 1e-3, targetKL: 0.02}",
       "credit.type=reward",
       "sampler.width=1",
       "training.numEpisodesPerExperience=64",

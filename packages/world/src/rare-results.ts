@@ -57,7 +57,7 @@ const CHOICES: readonly Choice[] = [
   {
     name: "ppo",
     what: "PPO",
-    algorithm: "{type: ppo, klLossCoefficient: 0.05}",
+    algorithm: "{type: ppo, klLossCoefficient: 0.05, targetKL: 0.02}",
     credit: "reward",
     steps: MORE_STEPS,
   },
@@ -94,7 +94,8 @@ const CHOICES: readonly Choice[] = [
   {
     name: "ppo-before",
     what: "PPO, old defaults",
-    algorithm: "{type: ppo, epochs: 4, klCoefficient: 0.05, gaeLambda: 0.95, normalizeAdvantages: true}",
+    algorithm:
+      "{type: ppo, epochs: 4, klCoefficient: 0.05, gaeLambda: 0.95, normalizeAdvantages: true, targetKL: 0.02}",
     credit: "reward",
     // With four passes over an experience, it makes as many updates in fewer steps.
     steps: { desk: 24, chatter: 30 },

@@ -121,7 +121,7 @@ async function check<T extends Record<string, unknown>>(
       (types[role] ??= []).push(section["type"]);
   }
   const data = validated(schemaOf(types), content, {
-    where: (keys, isKey) => source.place(keys, isKey),
+    where: (...place) => source.place(...place),
     whole: "the file",
     unknownKey: (key) => `unknown key ${JSON.stringify(key)}`,
   });

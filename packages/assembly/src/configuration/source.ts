@@ -65,9 +65,10 @@ export class Source {
   }
 
   /** file:line:column of a value, or of the nearest existing section; or the --set option that set it. */
-  place(path: readonly PropertyKey[], isKey = false): string {
+  place(path: readonly PropertyKey[], isKey = false, hidesValue = false): string {
     const override = overrideOf(path, this.overrides);
-    if (override !== undefined) return override.where;
+    // What follows "=" is the value.
+    if (override !== undefined) return hidesValue ? override.where.split("=", 1)[0]! : override.where;
     for (let length = path.length; length > 0; length -= 1) {
       const outer = path.slice(0, length - 1);
       const parent: unknown = length === 1 ? this.document.contents : this.document.getIn(outer, true);

@@ -18,10 +18,12 @@ export const valueAt = (path: readonly PropertyKey[], content: unknown): unknown
 /** How validation errors are worded. */
 export interface Telling {
   /**
-   * Prefix of the line, such as the class or the position in a file. @param isKey whether it is about the key, not
-   * its value
+   * Prefix of the line, such as the class or the position in a file.
+   *
+   * @param isKey whether it is about the key, not its value
+   * @param hidesValue whether it must not contain the value, which may be a secret
    */
-  where: (path: readonly PropertyKey[], isKey: boolean) => string;
+  where: (path: readonly PropertyKey[], isKey: boolean, hidesValue: boolean) => string;
   /** Name of the root value, such as "the options". */
   whole: string;
   /** The message for an unknown key. */
@@ -124,14 +126,16 @@ function tellIssues(
         const tell = (key: string) => {
           const all = [...path, key];
           const section = valueAt(path, given) as Record<string, unknown>;
-          return `${where(all, true)}: ${unknownKey(dotted(all))}${remedy(all, section, keys, advice)}`;
+          return `${where(all, true, false)}: ${unknownKey(dotted(all))}${remedy(all, section, keys, advice)}`;
         };
         return issue.keys.map((key) => ({ rule, tell: () => tell(key) }));
       }
       const tell = () => {
         const value = valueAt(path, given);
         const required = issue.message.split("\n")[0]!;
-        const name = `${where(path, false)}: ${dotted(path) || whole}`;
+        // A refinement of what may be a secret says so: `params: { hidesValue: true }`.
+        const hidesValue = issue.code === "custom" && issue.params?.["hidesValue"] === true;
+        const name = `${where(path, false, hidesValue)}: ${dotted(path) || whole}`;
         if (value === undefined && path.length > 0 && required.startsWith("must be ")) {
           return `${name} is required (${required.slice("must be ".length)})`;
         }

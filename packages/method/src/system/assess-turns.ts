@@ -68,31 +68,39 @@ export async function assessTurns(
   );
 }
 
-/** Assessments of turns in progress, by the conversation after the turn, which is the same object for equal turns. */
+/** Turns that `assess` is assessing, with their assessments, for `reward`, which it calls. */
 export class TurnsInProgress {
-  readonly #assessed = new WeakMap<Conversation, Assessment[]>();
+  /** By the conversation after a turn: equal turns of several episodes have the same. */
+  readonly #assessed = new Map<Conversation, { turn: Turn; assessment: Assessment }[]>();
 
   begin(turns: readonly Turn[], assessments: readonly Assessment[]): void {
-    for (const [row, { after }] of turns.entries()) {
-      this.#assessed.set(after, [...(this.#assessed.get(after) ?? []), assessments[row]!]);
+    for (const [row, turn] of turns.entries()) {
+      const assessed = { turn, assessment: assessments[row]! };
+      this.#assessed.set(turn.after, [...(this.#assessed.get(turn.after) ?? []), assessed]);
     }
   }
 
   end(turns: readonly Turn[]): void {
-    for (const { after } of turns) this.#assessed.delete(after);
+    const ended = new Set(turns);
+    for (const { after } of turns) {
+      const others = this.#assessed.get(after)?.filter(({ turn }) => !ended.has(turn)) ?? [];
+      if (others.length === 0) this.#assessed.delete(after);
+      else this.#assessed.set(after, others);
+    }
   }
 
-  /** The assessment of each turn, equal turns in their order; undefined for one that is not in progress. */
-  of(turns: readonly Turn[]): (Assessment | undefined)[] {
-    const counts = new Map<Conversation, number>();
-    return turns.map(({ after }) => {
-      const count = counts.get(after) ?? 0;
-      counts.set(after, count + 1);
-      const assessed = this.#assessed.get(after);
-      return assessed?.[Math.min(count, assessed.length - 1)];
-    });
+  /** The assessment of the turn with that key, else of an equal one; undefined if none is in progress. */
+  of({ after, key }: Turn): Assessment | undefined {
+    const equal = this.#assessed.get(after);
+    return (equal?.find(({ turn }) => isSameKey(turn.key, key)) ?? equal?.[0])?.assessment;
   }
 }
+
+const isSameKey = (a: NodeKey | undefined, b: NodeKey | undefined): boolean =>
+  a?.seed === b?.seed &&
+  a?.episode === b?.episode &&
+  a?.node === b?.node &&
+  (a?.draw ?? 0) === (b?.draw ?? 0);
 
 /** The probe that the target responds to: the last one; null if the target has already responded to it. */
 export function lastProbe(prompt: Conversation): Message | null {

@@ -249,7 +249,7 @@ export class ASTSystem extends System {
   ): Promise<Assessment[]> {
     const turns = turnsOf("ASTSystem.assess", contexts, probes, responses, keys);
     const assessed = this.#reward === null ? null : await this.#assess(turns, this.#reward);
-    this.#inProgress.begin(assessed === null ? [] : turns, assessed ?? []);
+    if (assessed !== null) this.#inProgress.begin(turns, assessed);
     try {
       const rewards = await super.assess(contexts, probes, responses, keys);
       return rewards.map((own, row) => {
@@ -273,7 +273,7 @@ export class ASTSystem extends System {
   ): Promise<number[]> {
     const reward = this.#reward ?? paperReward(this.#part("scorer", "reward"));
     const turns = turnsOf("ASTSystem.reward", contexts, probes, responses, keys);
-    const known = this.#inProgress.of(turns);
+    const known = turns.map((turn) => this.#inProgress.of(turn));
     const others = await this.#assess(
       turns.filter((_, row) => known[row] === undefined),
       reward,

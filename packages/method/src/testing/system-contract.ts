@@ -2,9 +2,9 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Message } from "@astra-rl/lm";
-import { noGrad } from "@astra-rl/torch";
+import { arange, noGrad, scope, type Tensor } from "@astra-rl/torch";
 import { hasValues, type System } from "../system/index.js";
-import { expand, type NodeKey, type ResponseOf, type TokenTable } from "../tree/index.js";
+import { expand, type NodeKey, type ResponseOf } from "../tree/index.js";
 import { expect, expectEqual, runChecks, show, type ContractCheck } from "./contract-checks.js";
 
 export interface SystemCheckOptions<S, A> {
@@ -14,6 +14,12 @@ export interface SystemCheckOptions<S, A> {
   probes: readonly A[];
   /** How much a number may depend on the rest of a batch, because of rounding. Default 1e-4. */
   tolerance?: number;
+}
+
+/** Changes each number by another amount: log-probabilities do not show what is added to all logits. */
+function change(parameter: Tensor): void {
+  const { shape, dtype, device } = parameter;
+  parameter.add_(arange(parameter.numel(), { dtype: "float32", device }).sin().reshape(shape).to(dtype));
 }
 
 /** What can be compared: log-probabilities may differ in their last digits with a model's cache. */
@@ -53,37 +59,35 @@ export function systemChecks<S, A>(
         }
       }
     },
-    "scores tokens, with a gradient for the tester only": async (system) => {
-      const { checked } = system;
-      const tester = await checked.getTesterLogprobs(contexts, probes);
-      const tables: TokenTable[] = [tester, await checked.getTargetLogprobs(contexts, probes)];
-      if (system.missingCapability("baseline") === null) {
+    "scores tokens, with a gradient for the tester only": (system) =>
+      scope(async () => {
+        const { checked } = system;
+        const { lengths } = await checked.getTesterLogprobs(contexts, probes);
+        await checked.getTargetLogprobs(contexts, probes);
+        if (system.missingCapability("baseline") !== null) return;
         const baseline = await checked.getBaselineLogprobs(contexts, probes);
-        tables.push(baseline);
         expect(
-          show(baseline.lengths) === show(tester.lengths),
-          `tester and baseline must score the same tokens, got ${show(tester.lengths)} and ${show(baseline.lengths)} of them`,
+          show(baseline.lengths) === show(lengths),
+          `tester and baseline must score the same tokens, got ${show(lengths)} and ${show(baseline.lengths)} of them`,
         );
-      }
-      for (const table of tables) table.dispose();
-    },
-    "scores a row alone as in a batch": async ({ checked }) =>
-      noGrad(async () => {
-        for (const method of ["getTesterLogprobs", "getTargetLogprobs"] as const) {
-          const together = await checked[method](contexts, probes);
-          for (const [row, context] of contexts.entries()) {
-            const alone = await checked[method]([context], [probes[row]!]);
-            expectEqual(alone.rows()[0]!, together.rows()[row]!, tolerance, `${method}: row ${row} alone`);
-            alone.dispose();
-          }
-          together.dispose();
-        }
       }),
+    "scores a row alone as in a batch": ({ checked }) =>
+      scope(() =>
+        noGrad(async () => {
+          for (const method of ["getTesterLogprobs", "getTargetLogprobs"] as const) {
+            const together = (await checked[method](contexts, probes)).rows();
+            for (const [row, context] of contexts.entries()) {
+              const [alone] = (await checked[method]([context], [probes[row]!])).rows();
+              expectEqual(alone!, together[row]!, tolerance, `${method}: row ${row} alone`);
+            }
+          }
+        }),
+      ),
     "has values for the tester's tokens, if any": async (system) => {
       if (!hasValues(system)) return;
-      const { logprobs, values } = await system.checked.getTesterOutput(contexts, probes, { values: true });
-      logprobs.dispose();
-      values!.dispose();
+      await scope(
+        async () => void (await system.checked.getTesterOutput(contexts, probes, { values: true })),
+      );
     },
     "rewards each turn with a finite number, alone as in a batch": async (system) => {
       const responses = await responsesOf(system);
@@ -129,15 +133,16 @@ export function systemChecks<S, A>(
         "parameters() must contain a tensor that requires a gradient",
       );
       const folder = mkdtempSync(join(tmpdir(), "check-system-"));
+      const scores = () =>
+        scope(async () =>
+          (await noGrad(() => system.checked.getTesterLogprobs(contexts, probes))).rows().flat(),
+        );
       try {
-        const scores = async () => {
-          const table = await noGrad(() => system.checked.getTesterLogprobs(contexts, probes));
-          const rows = table.rows().flat();
-          table.dispose();
-          return rows;
-        };
         const before = await scores();
         await system.saveTester(join(folder, "tester"));
+        // A restore that does nothing must not pass.
+        noGrad(() => scope(() => parameters.forEach(change)));
+        await system.testerUpdated();
         await system.restoreTester(join(folder, "tester"));
         await system.testerUpdated();
         expectEqual(await scores(), before, 0, "a restored tester must give the numbers of the saved one");
@@ -157,7 +162,8 @@ export function systemChecks<S, A>(
 }
 
 /**
- * Checks a custom system before it is trained: generates, scores and rewards with it, and saves it to a temporary folder.
+ * Checks a custom system before it is trained: generates, scores and rewards with it, and saves, changes and
+ * restores its parameters. A system that does not restore them stays changed.
  *
  * @throws ContractError with a line for each broken rule
  */
