@@ -66,7 +66,36 @@ const overall = z.looseObject({
   target: z.string().optional(),
   /** Index of the first rollout from the same prompt, where several rollouts start from one; absent otherwise. */
   prompt: z.int().nonnegative().optional(),
+  /** The `id` of the rollout's goal; absent without one. */
+  goal: z.string().min(1).optional(),
 });
+
+/** A behaviour that the tester is asked to elicit. */
+const goal = z.looseObject({
+  /** Unique among the goals of an evaluation. */
+  id: z.string().min(1),
+  /** What the judge and the tester read. */
+  text: z.string().min(1),
+  category: z.string().min(1).optional(),
+});
+
+const goals = z
+  .array(goal)
+  .min(1)
+  .superRefine((given, context) => {
+    const ids = new Set<string>();
+    for (const [at, { id }] of given.entries()) {
+      if (ids.has(id)) {
+        context.addIssue({
+          code: "custom",
+          path: [at, "id"],
+          params: { rule: "duplicate-id" },
+          message: "must differ from the ids of the other goals",
+        });
+      }
+      ids.add(id);
+    }
+  });
 
 /** Diversity of the found attacks. An attack is the probe that the first harmful response of a success answers. */
 const diversity = z.looseObject({
@@ -210,19 +239,39 @@ const summary = z.looseObject({
 
 const detail = z.looseObject({ overall, per_turn: z.array(turn) });
 
-export const evaluationRecordSchema = z.looseObject({
+const evaluation = z.looseObject({
   /** What was measured; absent if the evaluator was not built from a configuration. */
   measured: measuredSchema.optional(),
+  /** The goals of its prompts, each once, in the order in which they are first tried; absent without goals. */
+  goals: goals.optional(),
   summary,
   details: z.array(detail),
   version: z.literal(EVALUATION_VERSION),
 });
 
+/** A rollout's goal is one of the record's. */
+function checkGoals(
+  { goals: known = [], details }: Pick<z.infer<typeof evaluation>, "goals" | "details">,
+  context: z.RefinementCtx,
+): void {
+  const ids = new Set(known.map(({ id }) => id));
+  for (const [at, { overall: each }] of details.entries()) {
+    if (each.goal === undefined || ids.has(each.goal)) continue;
+    context.addIssue({
+      code: "custom",
+      path: ["details", at, "overall", "goal"],
+      params: { rule: "unknown-goal" },
+      message: "must be the id of one of the goals",
+    });
+  }
+}
+
+export const evaluationRecordSchema = evaluation.superRefine(checkGoals);
+
 /** One evaluation during training, one line of evaluations.jsonl: the record and the training step it came after. */
-export const evaluationLineSchema = z.looseObject({
-  step: z.int().positive(),
-  ...evaluationRecordSchema.shape,
-});
+export const evaluationLineSchema = z
+  .looseObject({ step: z.int().positive(), ...evaluation.shape })
+  .superRefine(checkGoals);
 
 /** Two rates on the same pairs. */
 const pairedRates = z.object({
@@ -259,6 +308,7 @@ export const comparisonRecordSchema = z.looseObject({
   version: z.int().positive(),
 });
 
+export type GoalRecord = z.infer<typeof goal>;
 export type IntervalRecord = z.infer<typeof interval>;
 export type DiversityRecord = z.infer<typeof diversity>;
 export type EvaluationTurn = z.infer<typeof turn>;

@@ -23,6 +23,7 @@ export {
   type EvaluationRecord,
   type EvaluationSummary,
   type EvaluationTurn,
+  type GoalRecord,
   type IntervalRecord,
   type SecondSummary,
   type TargetSummary,
