@@ -117,6 +117,13 @@ describe("the budgets", () => {
     expect(lines).toBeLessThanOrEqual(13_500);
   });
 
+  test("what reads and assembles a configuration has at most 3,000 lines", () => {
+    const read = sources("packages/assembly").filter((path) =>
+      /\/src\/(?:configuration|assemble)\//u.test(path),
+    );
+    expect(read.reduce((sum, path) => sum + linesOf(path), 0)).toBeLessThanOrEqual(3000);
+  });
+
   test("a file has at most 400 lines", () => {
     const long = published.flatMap(sources).filter((path) => linesOf(path) > 400);
     expect(long).toEqual([]);

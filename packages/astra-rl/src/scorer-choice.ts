@@ -4,7 +4,6 @@ import {
   findKind,
   isModuleReference,
   parseKindSection,
-  relativePath,
   sectionLeaves,
   sectionModels,
   makeScorer,
@@ -12,6 +11,7 @@ import {
 } from "@astra-rl/assembly";
 import type { Output } from "@astra-rl/assembly/program";
 import type { KindSection } from "@astra-rl/method";
+import { relativePath } from "./preset-configuration.js";
 
 /** The scorers that `astra-rl init` offers. */
 export const OFFERED_SCORERS = ["detoxify", "llama-guard", "classifier", "keyword"] as const;

@@ -1,13 +1,6 @@
 import { keyedUniform, UsageError } from "@astra-rl/base";
 import { Conversation } from "@astra-rl/lm";
-import {
-  nextTurn,
-  ASTEvaluator,
-  type PromptOf,
-  type Sampler,
-  type System,
-  type ReplayTester,
-} from "@astra-rl/method";
+import { nextTurn, ASTEvaluator, type PromptOf, type Sampler, type ReplayTester } from "@astra-rl/method";
 import {
   bestFirst,
   REDUCTION,
@@ -21,7 +14,7 @@ import {
   type Trial,
 } from "@astra-rl/analysis";
 import { doubtsOf, type Doubt, type EvaluationTurn, type SearchRecord } from "@astra-rl/records";
-import { assembleEvaluator, type Configuration, type Prompt } from "@astra-rl/assembly";
+import { assembleEvaluator, type AssembledSystem, type Configuration, type Prompt } from "@astra-rl/assembly";
 
 /** How much less likely than the mean of the sampled probes a probe may be, in nats a token. */
 const SLACK_NATS = 0.1;
@@ -59,11 +52,11 @@ export interface SearchOptions {
  */
 export async function searchProbes(
   configuration: Configuration,
-  system: System,
+  assembled: AssembledSystem,
   { openers, queries, keep, maxNll: bound, firstEpisode, tester, onProgress = () => {} }: SearchOptions,
 ): Promise<{ search: SearchRecord } | { search: null; doubts: Doubt[] }> {
   const { seed, evaluation } = configuration;
-  const evaluator = await evaluatorOf(configuration, system, openers);
+  const evaluator = await evaluatorOf(configuration, assembled, openers);
   const { threshold } = evaluator;
   const depth = depthOf(configuration);
   const rounds = roundsOf(queries, { keep, openers: openers.length, depth });
@@ -102,7 +95,7 @@ export async function searchProbes(
   const candidates = candidatesOf(sample.flat(), threshold);
   const likely = bestFirst(candidates, maxNll).map(({ candidate }) => candidate);
   if (likely.length === 0) throw new UsageError("nothing-found", nothingFound(candidates, maxNll));
-  tester.takeOver(system);
+  tester.takeOver(assembled.system);
   const tryOn = async (own: readonly string[], places: readonly number[]): Promise<Trial[][]> => {
     const pairs = own.flatMap((probe) => places.map((place) => ({ probe, start: starts[place]! })));
     tester.say(
@@ -161,7 +154,7 @@ export const depthOf = ({ evaluation, sampler }: Configuration): number =>
 /** Measures conversations from the openers. @throws UsageError for systems without turns of texts */
 async function evaluatorOf(
   configuration: Configuration,
-  system: System,
+  assembled: AssembledSystem,
   openers: readonly Prompt[],
 ): Promise<ASTEvaluator> {
   if (!("depth" in configuration.sampler)) {
@@ -174,7 +167,7 @@ async function evaluatorOf(
   const { evaluation } = configuration;
   const made: ASTEvaluator = await assembleEvaluator(
     { ...configuration, evaluation: { ...evaluation, repeats: 1 } },
-    system,
+    assembled,
     openers,
   );
   const { sampler, scorer, threshold } = made;
@@ -187,7 +180,7 @@ async function evaluatorOf(
         "sampler ast or path",
     );
   }
-  if (!(system.stateOf(starts[0] as PromptOf<Conversation>) instanceof Conversation)) {
+  if (!(assembled.system.stateOf(starts[0] as PromptOf<Conversation>) instanceof Conversation)) {
     throw new UsageError(
       "not-a-conversation",
       "search: the states of this system are not conversations, which a search requires; train a tester instead",

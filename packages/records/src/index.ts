@@ -13,6 +13,7 @@ export {
   parseEvaluationLine,
   parseEvaluationLines,
   parseEvaluationRecord,
+  recordOfEvaluation,
   stringifyEvaluation,
   stringifyEvaluationLine,
   type ComparisonRecord,

@@ -1,5 +1,5 @@
 import type { HubOptions } from "@astra-rl/lm";
-import { UsageError, dotted, hasMethods } from "@astra-rl/base";
+import { UsageError, dotted } from "@astra-rl/base";
 import {
   disposeOnce,
   withMemoryAdvice,
@@ -20,30 +20,35 @@ import {
 import {
   checkpointOf,
   configuredModels,
+  isLoadable,
   type Configuration,
   type ModelSetting,
 } from "../configuration/index.js";
 import { modelSource } from "./model-source.js";
 import { madePart, type ProgramParts } from "./program-parts.js";
-import { evaluatorsOf, type Judges } from "./system-models.js";
-import { algorithmNeeds, assembleEmbedder, assembleScorer, makePart, makeScorer } from "./parts.js";
+import type { AssembledSystem, Evaluators } from "./system-models.js";
+import { algorithmNeeds, makePart, makeScorer } from "./parts.js";
 
 /**
  * Loads the models and the scorer of a configuration for training.
  *
  * @param hub how models are downloaded from the hub, and where progress is reported
  * @param parts parts that a program made, which are used instead of the configuration's
- * @returns a system that the caller disposes of
+ * @returns a system, which the caller disposes of, and its evaluators, which are disposed of with it
  * @throws UsageError for a model or a scorer that cannot be loaded
  */
 export async function assembleSystem<T extends System = HFASTSystem>(
   configuration: Configuration,
   hub: HubOptions = {},
   parts: ProgramParts = {},
-): Promise<T> {
+): Promise<AssembledSystem<T>> {
   const from = { configuration, hub, parts };
-  const made = configuration.system === undefined ? loadSystem(HFASTSystem, from) : ownSystem("train", from);
-  return (await made) as unknown as T;
+  const made = withEvaluators(from, (judges) =>
+    configuration.system === undefined
+      ? loadSystem(HFASTSystem, from, { ...judges })
+      : ownSystem("train", from, judges),
+  );
+  return (await made) as unknown as AssembledSystem<T>;
 }
 
 /** What a system is assembled from. */
@@ -53,21 +58,21 @@ interface From {
   parts: ProgramParts;
 }
 
-/** Loads the models of a configuration into a system of this class. */
-async function loadSystem(
+/** What judges the turns of a system, which may use it itself. */
+type Judges = Omit<Evaluators, "second">;
+
+/** Loads the models of a configuration into a system of this class. @param own judges and further options of `load` */
+function loadSystem(
   Class: LoadableSystem,
-  from: From,
-  own: Readonly<Record<string, unknown>> = {},
+  { configuration, hub }: From,
+  own: Readonly<Record<string, unknown>>,
 ): Promise<System> {
-  const { configuration, hub } = from;
   const { lora } = configuration.models;
   const options = {
     ...(lora === undefined ? {} : { lora: { ...lora, seed: configuration.seed } }),
     valueHead: algorithmNeeds(configuration).includes("values"),
   };
-  return withJudges(from, (judges) =>
-    loadModels(Class, configuration, hub, { ...options, ...judges, ...own }),
-  );
+  return loadModels(Class, configuration, hub, { ...options, ...own });
 }
 
 /** Creates targets from modules, and loads a class with all models; frees everything on failure. */
@@ -111,8 +116,13 @@ function place(into: Record<string, unknown>, [key, at]: readonly (string | numb
   else (into[key!] as unknown[]).push(value);
 }
 
-/** Creates a custom system, of a module or a program, together with the run's scorer and embedder. */
-async function ownSystem(purpose: Purpose, from: From, instead: { tester?: Model } = {}): Promise<System> {
+/** Creates a custom system, of a module or a program. */
+async function ownSystem(
+  purpose: Purpose,
+  from: From,
+  judges: Judges,
+  instead: { tester?: Model } = {},
+): Promise<System> {
   const { configuration, hub, parts } = from;
   const { seed } = configuration;
   let isLoaded = false;
@@ -120,44 +130,37 @@ async function ownSystem(purpose: Purpose, from: From, instead: { tester?: Model
     isLoaded = true;
     const missing = (["tester", "target"] as const).find((role) => configuration.models[role] === undefined);
     if (missing === undefined) {
-      if (instead.tester === undefined) return loadSystem(Class, from, options);
+      if (instead.tester === undefined) return loadSystem(Class, from, { ...judges, ...options });
       // HFASTSystem.load does not accept a tester without weights: the class gets the parts of an evaluation.
       const Evaluated = { name: Class.name, load: HFEvaluationSystem.load.bind(Class as never) };
-      return withJudges(from, (judges) =>
-        loadForEvaluation(Evaluated as never, configuration, hub, { ...judges, ...options, ...instead }),
-      );
+      const all = { ...judges, ...options, ...instead };
+      return loadForEvaluation(Evaluated as never, configuration, hub, all);
     }
     throw new UsageError(
       "missing-model",
       `system: ${Class.name} is loaded with models, but models.${missing} is missing`,
     );
   };
-  return withJudges(from, async (judges) => {
-    const given = { ...judges, purpose, seed, load };
-    const own = parts.system;
-    const system = await (own === undefined
-      ? makePart("system", configuration.system!, given)
-      : isLoadable(own)
-        ? load(own, {})
-        : madePart("system", own, given));
-    if (instead.tester !== undefined && !isLoaded) {
-      disposeOnce(system);
-      throw new UsageError(
-        "own-tester",
-        "system: a custom system that is not loaded with models has its own tester, which cannot be replaced",
-      );
-    }
-    const { tester } = configuration.models as { tester?: ModelSetting };
-    // A system loaded with models has already loaded its tester.
-    if (purpose === "evaluate" && tester !== undefined && !isLoaded)
-      await restoreTester(system, savedTester(tester));
-    return system;
-  });
+  const given = { ...judges, purpose, seed, load };
+  const own = parts.system;
+  const system = await (own === undefined
+    ? makePart("system", configuration.system!, given)
+    : isLoadable(own)
+      ? load(own, {})
+      : madePart("system", own, given));
+  if (instead.tester !== undefined && !isLoaded) {
+    disposeOnce(system);
+    throw new UsageError(
+      "own-tester",
+      "system: a custom system that is not loaded with models has its own tester, which cannot be replaced",
+    );
+  }
+  const { tester } = configuration.models as { tester?: ModelSetting };
+  // A system loaded with models has already loaded its tester.
+  if (purpose === "evaluate" && tester !== undefined && !isLoaded)
+    await restoreTester(system, savedTester(tester));
+  return system;
 }
-
-/** Whether a class is created by a static `load` instead of its constructor. */
-const isLoadable = (system: unknown): system is LoadableSystem =>
-  typeof system === "function" && hasMethods(system, ["load"]);
 
 /** The folder from which a custom system restores its tester. */
 function savedTester(tester: ModelSetting): string {
@@ -191,16 +194,15 @@ export async function assembleEvaluationSystem<T extends System = HFEvaluationSy
   configuration: Configuration,
   hub: HubOptions = {},
   instead: { tester?: Model; parts?: ProgramParts } = {},
-): Promise<T> {
+): Promise<AssembledSystem<T>> {
   const { parts = {}, ...tester } = instead;
   const from = { configuration, hub, parts };
-  if (configuration.system !== undefined) {
-    return (await ownSystem("evaluate", from, tester)) as unknown as T;
-  }
-  const system = await withJudges(from, (judges) =>
-    loadForEvaluation(HFEvaluationSystem, configuration, hub, { ...judges, ...tester }),
+  const made = withEvaluators(from, (judges) =>
+    configuration.system === undefined
+      ? loadForEvaluation(HFEvaluationSystem, configuration, hub, { ...judges, ...tester })
+      : ownSystem("evaluate", from, judges, tester),
   );
-  return system as unknown as T;
+  return (await made) as unknown as AssembledSystem<T>;
 }
 
 /** Loads a class without weights for training. @param options judges, and a tester that replaces the configured one */
@@ -218,31 +220,31 @@ function loadForEvaluation(
   return loadModels(Class, { ...configuration, models: kept }, hub, options);
 }
 
-/** Creates the judges of a configuration, and a system with them; frees everything on failure. */
-async function withJudges(
+/** Creates the evaluators of a configuration, and a system with them; frees everything on failure. */
+async function withEvaluators(
   { configuration, hub, parts }: From,
-  load: (judges: Omit<Judges, "second">) => Promise<System>,
-): Promise<System> {
+  load: (judges: Judges) => Promise<System>,
+): Promise<AssembledSystem> {
   /** Those that are freed with the system. */
-  const made: Partial<Judges> = {};
+  const made: Partial<Evaluators> = {};
   try {
-    const scorer = parts.scorer ?? (made.scorer = await assembleScorer(configuration, hub));
-    const embedder = parts.embedder ?? (made.embedder = await assembleEmbedder(configuration));
+    const { seed } = configuration;
+    const scorer = parts.scorer ?? (made.scorer = await makeScorer(configuration.scorer, { seed, hub }));
+    const embedder =
+      parts.embedder ?? (made.embedder = await makePart("embedder", configuration.embedder, { seed }));
     const reward =
       parts.reward === undefined
         ? (made.reward = await assembleReward(configuration, scorer, embedder, hub))
-        : await madePart("reward", parts.reward, { scorer, embedder, seed: configuration.seed });
+        : await madePart("reward", parts.reward, { scorer, embedder, seed });
     const { secondScorer } = configuration.evaluation;
-    const { seed } = configuration;
     if (secondScorer !== undefined) made.second = await makeScorer(secondScorer, { seed, hub });
     const system = await withMemoryAdvice("load", () => load({ scorer, embedder, reward }));
-    evaluatorsOf.set(system, { ...made, scorer, embedder, reward });
     const { second = null, ...judges } = made;
     // If the system does not use these judges itself, it cannot free them.
     const isTheirs = (system as { scorer?: unknown }).scorer === scorer;
     const unowned = [...(isTheirs ? [] : Object.values(judges)), ...(second === null ? [] : [second])];
     if (unowned.length > 0) disposeTogether(system, unowned);
-    return system;
+    return { system, evaluators: { ...made, scorer, embedder, reward } };
   } catch (error) {
     for (const part of Object.values(made)) disposeOnce(part);
     throw error;

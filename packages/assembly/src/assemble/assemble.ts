@@ -7,7 +7,6 @@ import {
   HFASTTrainer,
   tensorBoardKind,
   type Algorithm,
-  type Credit,
   type MetricsLogger,
   type Evaluator,
   type Sampler,
@@ -16,35 +15,24 @@ import {
   type HFASTTrainerOptions,
 } from "@astra-rl/method";
 import type { EvaluationRecord } from "@astra-rl/records";
-import {
-  checkpointOf,
-  configurationSettings,
-  findKind,
-  type Configuration,
-  type ModelSetting,
-} from "../configuration/index.js";
+import { checkpointOf, findKind, type Configuration, type ModelSetting } from "../configuration/index.js";
 import { promptText, type Prompt } from "../datasets/index.js";
 import { EMBEDDED_SCORER_LIMITS, embeddedScorerKind } from "../embedded/index.js";
 import { isEmbedded } from "./model-source.js";
-import { untoldModel } from "./model-formats.js";
 import { loadPrompts } from "./prompts.js";
-import { withSettled } from "./resolved-configuration.js";
-import { evaluatorsOf } from "./system-models.js";
+import { untoldModel, type AssembledSystem } from "./system-models.js";
 import { makePart } from "./parts.js";
-import { madePart, namesOf, type AssembledTrainer, type ProgramParts } from "./program-parts.js";
+import { madePart, type AssembledTrainer, type ProgramParts } from "./program-parts.js";
 
 /**
  * The initial states of rollouts: the prompts, as texts if models get no speakers; for a custom system
  * whose states are not texts, the results of its `startFrom`.
  */
-function startsOf(system: System, prompts: readonly Prompt[]): readonly Prompt[] {
+function startsOf(assembled: AssembledSystem, prompts: readonly Prompt[]): readonly Prompt[] {
+  const { system } = assembled;
   const { startFrom } = system as { startFrom?: (prompt: string) => string };
   if (typeof startFrom === "function") return prompts.map((text) => startFrom.call(system, promptText(text)));
-  return untoldModel(system) === null ? prompts : prompts.map(promptText);
-}
-
-export function assembleCredit({ credit, seed }: Configuration): Promise<Credit> {
-  return makePart("credit", credit, { seed });
+  return untoldModel(assembled) === null ? prompts : prompts.map(promptText);
 }
 
 /**
@@ -53,11 +41,11 @@ export function assembleCredit({ credit, seed }: Configuration): Promise<Credit>
  */
 export function assembleSampler(
   { sampler, seed }: Configuration,
-  system: System,
+  assembled: AssembledSystem,
   prompts: readonly Prompt[],
   parts: ProgramParts = {},
 ): Promise<Sampler> {
-  const given = { system, prompts: startsOf(system, prompts), seed };
+  const given = { system: assembled.system, prompts: startsOf(assembled, prompts), seed };
   if (parts.sampler === undefined) return makePart("sampler", sampler, given);
   return madePart("sampler", parts.sampler, given);
 }
@@ -84,14 +72,14 @@ export async function assembleLoggers({ logging, training, seed }: Configuration
  * Creates an evaluator: single-path rollouts from the given prompts with the run's sampler, and the evaluation's
  * depth and threshold.
  *
- * @param system created from this configuration; its embedder compares attacks
+ * @param assembled created from this configuration; its embedder compares attacks
  * @param options `trainingPrompts`, prompts that training has seen, which held-out ones are compared with; `parts` that a
  * program made
  * @throws UsageError for a depth that the sampler does not accept
  */
 export async function assembleEvaluator<E extends AnyEvaluator = ASTEvaluator>(
   configuration: Configuration,
-  system: System,
+  assembled: AssembledSystem,
   prompts: readonly Prompt[],
   { trainingPrompts = [], parts = {} }: { trainingPrompts?: readonly Prompt[]; parts?: ProgramParts } = {},
 ): Promise<E> {
@@ -111,9 +99,7 @@ export async function assembleEvaluator<E extends AnyEvaluator = ASTEvaluator>(
     ...(isOurs && "width" in sampler ? { width: 1 } : {}),
     ...(depth === undefined ? {} : { depth }),
   };
-  const paths = await assembleSampler({ ...configuration, sampler: section }, system, prompts, parts);
-  const judges = evaluatorsOf.get(system);
-  const starts = startsOf(system, prompts);
+  const paths = await assembleSampler({ ...configuration, sampler: section }, assembled, prompts, parts);
   // A sampler that cannot start from prompts evaluates as many episodes as there are prompts.
   const { startsFromPrompts = true } = paths as Partial<Sampler>;
   if (!startsFromPrompts && evaluation.repeats > 1) {
@@ -122,18 +108,20 @@ export async function assembleEvaluator<E extends AnyEvaluator = ASTEvaluator>(
       `evaluation.repeats: the sampler ${sampler.type} does not start from prompts; leave it out`,
     );
   }
-  const evaluated = !startsFromPrompts ? prompts.map((_, episode) => ({ seed, episode })) : starts;
-  const { scorer, embedder } = system as { scorer?: unknown; embedder?: unknown };
-  const secondScorer = judges?.second;
+  const starts = startsFromPrompts
+    ? startsOf(assembled, prompts)
+    : prompts.map((_, episode) => ({ seed, episode }));
+  const { evaluators } = assembled;
+  const own = assembled.system as { scorer?: unknown; embedder?: unknown };
   const Evaluator: unknown = parts.evaluator ?? ASTEvaluator;
-  const evaluator: unknown = new (Evaluator as typeof ASTEvaluator)(paths, evaluated, {
+  const evaluator: unknown = new (Evaluator as typeof ASTEvaluator)(paths, starts, {
     threshold,
     repeats: evaluation.repeats,
     controls: evaluation.controls,
     trainingPrompts: trainingPrompts.map(String),
-    ...(secondScorer === undefined ? {} : { secondScorer }),
-    ...(judges === undefined || scorer !== undefined ? {} : { scorer: judges.scorer }),
-    ...(judges === undefined || embedder !== undefined ? {} : { embedder: judges.embedder }),
+    ...(evaluators.second === undefined ? {} : { secondScorer: evaluators.second }),
+    ...(own.scorer === undefined ? { scorer: evaluators.scorer } : {}),
+    ...(own.embedder === undefined ? { embedder: evaluators.embedder } : {}),
   });
   return evaluator as E;
 }
@@ -147,23 +135,23 @@ export function trustsEmbeddedScorer({ scorer }: Configuration, models: readonly
 type AnyEvaluator = Evaluator<Conversation, Message, EvaluationRecord>;
 
 /**
- * Creates the complete trainer of a configuration.
+ * Creates the complete trainer of a configuration whose learning rate is a number.
  *
  * @param hub how prompts are downloaded from the hub
  * @param parts parts that a program made, which are used instead of the configuration's
  */
 export async function assembleTrainer(
-  given: Configuration,
-  system: System,
+  configuration: Configuration,
+  assembled: AssembledSystem,
   options: Omit<HFASTTrainerOptions, "evaluator">,
   hub: HubOptions = {},
   parts: ProgramParts = {},
 ): Promise<AssembledTrainer> {
-  const configuration = withSettled(given, system);
+  const { system } = assembled;
   const { training, models, seed } = configuration;
   const sampler = await assembleSampler(
     configuration,
-    system,
+    assembled,
     await loadPrompts(configuration, "train", hub, parts),
     parts,
   );
@@ -175,9 +163,8 @@ export async function assembleTrainer(
   const { tensorboard: _, ...trainingOptions } = training;
   const settings = new HFASTConfiguration({ ...trainingOptions, seed } as HFASTConfigurationOptions);
   const all: HFASTTrainerOptions = {
-    settings: configurationSettings(configuration, namesOf(parts)),
     loggers: [...(await assembleLoggers(configuration)), ...(parts.loggers ?? [])],
-    credit: parts.credit ?? (await assembleCredit(configuration)),
+    credit: parts.credit ?? (await makePart("credit", configuration.credit, { seed })),
     ...(parts.optimizer === undefined
       ? {}
       : {
@@ -192,7 +179,7 @@ export async function assembleTrainer(
           evaluator: await assembleEvaluator(
             // Evaluations during training select checkpoints; they try each prompt once.
             { ...configuration, evaluation: { ...configuration.evaluation, repeats: 1 } },
-            system,
+            assembled,
             await loadPrompts(configuration, "dev", hub, parts),
             { parts },
           ),

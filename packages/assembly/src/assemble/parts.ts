@@ -1,15 +1,6 @@
 import type { HubOptions } from "@astra-rl/lm";
 import { UsageError } from "@astra-rl/base";
-import type {
-  Embedder,
-  Scorer,
-  SystemNeed,
-  Kind,
-  KindParts,
-  KindSection,
-  Made,
-  Role,
-} from "@astra-rl/method";
+import type { Scorer, SystemNeed, Kind, KindParts, KindSection, Made, Role } from "@astra-rl/method";
 import { BatchedScorer, ScoreFile } from "@astra-rl/scorers";
 import {
   findKind,
@@ -93,29 +84,4 @@ export async function makeScorer(
     scorer.dispose();
     throw error;
   }
-}
-
-/**
- * Creates the scorer of a configuration.
- *
- * @param hub how models are downloaded from the hub, and where progress is reported
- * @throws UsageError for invalid files, entries or models
- */
-export function assembleScorer(
-  { scorer, seed }: Pick<Configuration, "scorer" | "seed">,
-  hub: HubOptions = {},
-): Promise<Scorer> {
-  return makeScorer(scorer, { seed, hub });
-}
-
-/**
- * Creates the embedder of a configuration, shared by rewards and evaluations.
- *
- * @throws UsageError if its model cannot be loaded
- */
-export function assembleEmbedder({
-  embedder,
-  seed,
-}: Pick<Configuration, "embedder" | "seed">): Promise<Embedder> {
-  return makePart("embedder", embedder, { seed });
 }

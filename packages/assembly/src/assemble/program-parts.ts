@@ -21,6 +21,7 @@ import type {
   System,
 } from "@astra-rl/method";
 import type { ASTEvaluatorOptions } from "@astra-rl/method";
+import { isClass } from "../configuration/index.js";
 import type { PromptSplit } from "../embedded/index.js";
 import type { Prompt } from "../datasets/index.js";
 
@@ -85,7 +86,7 @@ export async function madePart<Given, Made>(
   part: Part<Given, Made>,
   given: Given,
 ): Promise<Made> {
-  if (typeof part === "function" && /^class\b/u.test(Function.prototype.toString.call(part))) {
+  if (isClass(part)) {
     throw new UsageError(
       "class-for-part",
       `${role}: is a class; pass a function that makes one, ({ … }) => new ${part.name}(…)`,

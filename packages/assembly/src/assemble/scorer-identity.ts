@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import type { HubOptions } from "@astra-rl/lm";
 import { fileDigest, packageVersion } from "@astra-rl/base";
 import type { KindSection } from "@astra-rl/method";
-import { isModuleReference, sectionLeaves, sectionModels } from "../configuration/index.js";
+import { isModuleReference, moduleParts, sectionLeaves, sectionModels } from "../configuration/index.js";
 import { modelIdentity } from "./model-identity.js";
 
 /**
@@ -21,9 +21,8 @@ export async function scorerIdentity(
     if (schema.resume === "free" || schema.path === "model") continue;
     if (schema.path === "file") facts.push([path, fileDigest(value as string)]);
     else if (path.at(-1) === "type" && isModuleReference(value as string)) {
-      const at = (value as string).lastIndexOf("#");
-      const file = (value as string).slice(0, at);
-      facts.push([path, fileDigest(file), (value as string).slice(at), seed]);
+      const { module, name } = moduleParts(value as string);
+      facts.push([path, fileDigest(module), `#${name}`, seed]);
     } else facts.push([path, value]);
   }
   for (const { key, model } of sectionModels("scorer", section)) {

@@ -1,18 +1,10 @@
 import type { Embedder, Scorer, System, Reward } from "@astra-rl/method";
 import { JudgeScorer, ServedModel } from "@astra-rl/http";
+import { PlainFormat, type LocalModel } from "@astra-rl/lm";
 import { ComposedScorer } from "@astra-rl/scorers";
 
-/** All models of a system; null for a system that does not list them. */
-export function modelsOf(system: System): object[] | null {
-  const { parts } = system as { parts?: Readonly<Record<string, unknown>> };
-  if (parts === undefined) return null;
-  const { tester, otherTesters, target, otherTargets, likelihood } = parts;
-  const all = [tester, otherTesters, target, otherTargets, likelihood].flat();
-  return all.filter((model) => typeof model === "object" && model !== null);
-}
-
 /** The scorers, reward and embedder of a run, freed with its system. */
-export interface Judges {
+export interface Evaluators {
   scorer: Scorer;
   embedder: Embedder;
   reward: Reward;
@@ -20,17 +12,42 @@ export interface Judges {
   second?: Scorer;
 }
 
-/** The judges of a system created from a configuration. A custom system need not know them. */
-export const evaluatorsOf: WeakMap<System, Judges> = new WeakMap();
+/** A system, and what was made beside it from the same configuration. A custom system need not know its evaluators. */
+export interface AssembledSystem<T extends System = System> {
+  system: T;
+  evaluators: Evaluators;
+}
 
-/** The models of a system that a server runs, the judges of its evaluations included. */
-export function servedModels(system: System): ServedModel[] {
+/** All models of a system; null for a system that does not list them. */
+function modelsOf(system: System): object[] | null {
+  const { parts } = system as { parts?: Readonly<Record<string, unknown>> };
+  if (parts === undefined) return null;
+  const { tester, otherTesters, target, otherTargets, likelihood } = parts;
+  const all = [tester, otherTesters, target, otherTargets, likelihood].flat();
+  return all.filter((model) => typeof model === "object" && model !== null);
+}
+
+/** The models of a system that may be local: others lack a format. */
+export const localModels = (system: System) => (modelsOf(system) ?? []) as Partial<LocalModel>[];
+
+/** The models that a server runs, those that judge in evaluations included. */
+export function servedModels({ system, evaluators }: AssembledSystem): ServedModel[] {
   const { scorer } = (system as { parts?: { scorer?: Scorer } }).parts ?? {};
-  const judges = [scorer, evaluatorsOf.get(system)?.second].flatMap(judgesIn);
+  const judges = [scorer, evaluators.second].flatMap(judgesIn);
   return [...(modelsOf(system) ?? []), ...judges].filter((model) => model instanceof ServedModel);
 }
 
 function judgesIn(scorer: Scorer | undefined): ServedModel[] {
   if (scorer instanceof JudgeScorer) return [scorer.served];
   return scorer instanceof ComposedScorer ? scorer.parts.flatMap(judgesIn) : [];
+}
+
+/** A model that reads messages one after the other without speakers; null if there is none. */
+export function untoldModel(assembled: AssembledSystem): string | null {
+  const { system } = assembled;
+  if (modelsOf(system) === null) return "the system";
+  const isUntold = ({ format }: Partial<LocalModel>) => format instanceof PlainFormat && !format.isMarked;
+  const untold =
+    localModels(system).find(isUntold) ?? servedModels(assembled).find(({ marksSpeakers }) => !marksSpeakers);
+  return untold === undefined ? null : `the ${untold.name}`;
 }

@@ -2,7 +2,6 @@ import { Option } from "@commander-js/extra-typings";
 import type { HubOptions } from "@astra-rl/lm";
 import type { Logger } from "@astra-rl/method";
 import { UsageError, deviceSchema } from "@astra-rl/base";
-import { checkWindows } from "../assemble/index.js";
 import {
   parseOverride,
   readConfiguration,
@@ -11,7 +10,7 @@ import {
 } from "../configuration/index.js";
 import { checked, repeated } from "../program/option-values.js";
 import type { Output } from "../program/output.js";
-import { noteHubModels } from "../run/index.js";
+import { checkWindows, noteHubModels } from "../run/index.js";
 
 export const deviceOption = () =>
   new Option("--device <name>", "cpu, cuda or cuda:N").default("cpu").argParser(checked(deviceSchema));

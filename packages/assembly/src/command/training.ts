@@ -1,8 +1,13 @@
-import type { Graph, System, TrainingCallback } from "@astra-rl/method";
+import type { Graph, TrainingCallback } from "@astra-rl/method";
 import { doubtsOfStep, reasonsOf, type MetricsRecord } from "@astra-rl/records";
-import type { Configuration } from "../configuration/index.js";
 import type { Output } from "../program/output.js";
-import { spendingNotes, StoppedWaitingError, type TrainHooks, type TrainingRun } from "../run/index.js";
+import {
+  spendingNotes,
+  StoppedWaitingError,
+  type LoadedRun,
+  type TrainHooks,
+  type TrainingRun,
+} from "../run/index.js";
 import { StoppedError, stoppedLine } from "./interruption.js";
 import { downloadNotes, loggerOf } from "./options.js";
 import { trainingProgress } from "./progress.js";
@@ -13,7 +18,7 @@ export type Following = Required<
   Pick<TrainHooks, "callbacks" | "onProgress" | "logger" | "hub" | "command">
 > & {
   /** Called once the models are loaded. */
-  onLoaded: (run: { configuration: Configuration; system: System }) => void;
+  onLoaded: (run: LoadedRun) => void;
 };
 
 /**
@@ -49,9 +54,9 @@ export async function trainFollowed(
     logger: loggerOf(output),
     hub: downloadNotes(output),
     command: ["astra-rl", ...process.argv.slice(2)],
-    onLoaded: ({ configuration, system }) => {
+    onLoaded: ({ configuration, ...assembled }) => {
       const { trainingSteps } = configuration.training;
-      progress = trainingProgress(output, trainingSteps, { spending: () => spendingNotes(system) });
+      progress = trainingProgress(output, trainingSteps, { spending: () => spendingNotes(assembled) });
     },
   };
   try {

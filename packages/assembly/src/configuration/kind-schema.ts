@@ -71,9 +71,13 @@ const SCORER_SHAPE = {
 /** Options of every kind of a role, including modules, that are not passed to its factory. */
 export const COMMON_SHAPES: Partial<Record<Role, z.ZodRawShape>> = { term: TERM_SHAPE, scorer: SCORER_SHAPE };
 
-/** The schema of a role's section: one alternative per kind and per module. */
-export function kindSchema(role: Role, modules: ModuleTypes): z.ZodType<KindSection, KindSection> {
-  return unionOf(role, modules, nestedSections(modules)).meta({ kind: role });
+/**
+ * The schema of a role's section: one alternative per kind and per module.
+ *
+ * @param modules null: none may be named here, although the role has some
+ */
+export function kindSchema(role: Role, modules: ModuleTypes | null): z.ZodType<KindSection, KindSection> {
+  return unionOf(role, modules, nestedSections(modules ?? {})).meta({ kind: role });
 }
 
 /** The schemas of sections within others. */
@@ -86,7 +90,11 @@ export function nestedSections(modules: ModuleTypes): Sections {
   return sections;
 }
 
-function unionOf(role: Role, modules: ModuleTypes, sections: Sections): z.ZodType<KindSection, KindSection> {
+function unionOf(
+  role: Role,
+  modules: ModuleTypes | null,
+  sections: Sections,
+): z.ZodType<KindSection, KindSection> {
   const common = COMMON_SHAPES[role] ?? {};
   const kinds = kindsOf(role).map(({ name, summary, schema }) => {
     const options = typeof schema === "function" ? schema(sections) : schema;
@@ -102,13 +110,13 @@ function unionOf(role: Role, modules: ModuleTypes, sections: Sections): z.ZodTyp
       code === "unrecognized_keys" ? keysMessage({ known: Object.keys(shape), elsewhere }) : undefined;
     return z.strictObject(shape, { error }).check(...checks);
   });
-  const references = [...new Set(modules[role])];
+  const references = [...new Set(modules?.[role])];
   const own = references.map((name) => z.looseObject({ type: z.literal(name), ...common }));
   const all = [...forms, ...own] as unknown as [(typeof own)[number], ...typeof own];
   const names = kinds.map(({ name }) => name);
   const choices = [
     ...names.map((name) => JSON.stringify(name)),
-    ...((MODULE_ROLES as readonly Role[]).includes(role) ? [MODULE_EXPORT] : []),
+    ...(modules !== null && (MODULE_ROLES as readonly Role[]).includes(role) ? [MODULE_EXPORT] : []),
   ];
   return z.discriminatedUnion("type", all, {
     error: ({ code, input }) => {

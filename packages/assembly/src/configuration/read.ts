@@ -107,6 +107,12 @@ function chooseScorer(configuration: Configuration, source: Source): void {
   );
 }
 
+const byProgram = (part: string) =>
+  `pass a custom ${part} to train({ configuration, … }) in a program (docs/guides/programs.md)`;
+
+/** Parts that have no section, since only a program passes them. */
+const OF_PROGRAMS = { trainer: byProgram("trainer"), evaluator: byProgram("evaluator") };
+
 /** Imports modules, validates everything, and makes file paths absolute. */
 async function check<T extends Record<string, unknown>>(
   source: Source,
@@ -124,6 +130,7 @@ async function check<T extends Record<string, unknown>>(
     where: (...place) => source.place(...place),
     whole: "the file",
     unknownKey: (key) => `unknown key ${JSON.stringify(key)}`,
+    advice: OF_PROGRAMS,
   });
   await checkModuleOptions(data, modules, source);
   for (const place of leavesOf(data)) {
@@ -177,7 +184,7 @@ async function importModules(source: Source, path: string): Promise<PlacedModule
         if (!isModuleReference(type) && !looksLikeFile(type)) continue;
         throw new UsageError(
           "module-not-allowed",
-          `cannot be a module; pass a custom ${role} to train({ configuration, … }) in a program, got ${JSON.stringify(type)}`,
+          `cannot be a module; ${byProgram(role)}, got ${JSON.stringify(type)}`,
         );
       }
       if (isModuleReference(type)) {

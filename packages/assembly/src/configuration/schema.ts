@@ -56,8 +56,8 @@ const formattedModel = z
     ),
   );
 
-/** A model behind an API. */
-const served = kindSchema("target", {});
+/** A model behind an API; in contrast to a target, no other role may be a module's. */
+const served = kindSchema("target", null);
 const SERVED = `type: ${kindsOf("target")
   .map(({ name }) => name)
   .join(" or ")}`;
@@ -74,7 +74,7 @@ const likelihood = z
 
 /** A checkpoint, or a custom target. */
 const target = z
-  .union([model, formattedModel, served, moduleSection], {
+  .union([model, formattedModel, kindSchema("target", {}), moduleSection], {
     error:
       "must be a folder, a hub id, an export of a module such as ./file.js#name, a section with path, the checkpoint, and how it " +
       `reads conversations, or one with ${SERVED}`,

@@ -116,7 +116,8 @@ function isTarget(made: unknown): made is Model {
 }
 
 /** Whether a class is created by a static `load` instead of its constructor. */
-const isLoadable = (Class: unknown): Class is LoadableSystem => has(Class, "load");
+export const isLoadable = (Class: unknown): Class is LoadableSystem =>
+  typeof Class === "function" && has(Class, "load");
 
 /**
  * Creates a kind from an export: an object with `make` and optionally `schema`, a class, a target object, or a plain
@@ -188,7 +189,7 @@ export function userKind<R extends ModuleRole>(
   );
 }
 
-function isClass(value: unknown): value is Constructor {
+export function isClass(value: unknown): value is Constructor {
   return typeof value === "function" && /^class\b/.test(Function.prototype.toString.call(value));
 }
 

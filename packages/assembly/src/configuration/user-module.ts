@@ -19,6 +19,12 @@ export interface UserModule<R extends ModuleRole = ModuleRole> {
 /** True for `./file.js#name`, `/folder/file.js#name` and `package#name`. */
 export const isModuleReference = (type: string) => type.includes("#");
 
+/** The file or package, and the export, of a reference to a module. */
+export function moduleParts(reference: string): { module: string; name: string } {
+  const at = reference.lastIndexOf("#");
+  return { module: reference.slice(0, at), name: reference.slice(at + 1) };
+}
+
 /** Whether a type can only have been meant as a file. */
 export const looksLikeFile = (type: string) => /^(\.{0,2}\/|file:)|\.[cm]?[jt]s$/.test(type);
 
@@ -33,8 +39,7 @@ export async function loadUserModule<R extends ModuleRole>(
   reference: string,
   base = ".",
 ): Promise<UserModule<R>> {
-  const at = reference.lastIndexOf("#");
-  const [specifier, name] = [reference.slice(0, at), reference.slice(at + 1)];
+  const { module: specifier, name } = moduleParts(reference);
   if (specifier === "" || name === "") {
     throw new UsageError(
       "malformed-reference",

@@ -6,6 +6,7 @@ import { distributed } from "@astra-rl/torch";
 import { computeTypesOf, warningsLogger, withMemoryAdvice, type Logger, type System } from "@astra-rl/method";
 import type { AnswerJournal } from "@astra-rl/http";
 import {
+  recordOfEvaluation,
   stringifyEvaluation,
   type EvaluationRecord,
   type ModelIdentity,
@@ -15,23 +16,22 @@ import {
 import {
   assembleEvaluationSystem,
   assembleEvaluator,
-  checkWindows,
   loadPrompts,
-  modelFormats,
   trainingPromptsOf,
   trustsEmbeddedScorer,
-  withToday,
-  type ModelFormats,
+  type AssembledSystem,
   type ProgramParts,
 } from "../assemble/index.js";
 import type { Configuration, ModelSetting } from "../configuration/index.js";
 import type { Prompt } from "../datasets/index.js";
 import { EMBEDDED_SCORER_LIMITS, type PromptSplit } from "../embedded/index.js";
+import { modelFormats, withToday, type ModelFormats } from "./model-formats.js";
 import { introduceModels, keepAnswersOf, noteHubModels } from "./models.js";
 import { readProgram, type RunParts } from "./read-program.js";
 import { requireSame } from "./require-same.js";
 import { describeMeasured } from "./run-record.js";
 import { spendingNotesOfRanks } from "./servers.js";
+import { checkWindows } from "./windows.js";
 
 /** How an evaluation is shown. */
 interface EvaluateHooks {
@@ -85,15 +85,16 @@ export async function evaluate<S = Conversation, A = Message>(
   );
   if (trustsEmbeddedScorer(configuration, targets)) logger.warn(EMBEDDED_SCORER_LIMITS);
   const prompts = await loadPrompts(configuration, split, hub, parts);
-  const system = await assembleEvaluationSystem<System>(configuration, hub, { parts });
+  const assembled = await assembleEvaluationSystem<System>(configuration, hub, { parts });
+  const { system } = assembled;
   let journal: AnswerJournal | null = null;
   try {
     if (file !== undefined) {
       makeFolder(dirname(resolve(file)));
-      journal = await keepAnswersOf(system, `${file}.answers.jsonl`, logger);
+      journal = await keepAnswersOf(assembled, `${file}.answers.jsonl`, logger);
     }
-    const { formats, servers } = await introduceModels(system, logger, prompts);
-    const record = await evaluateSystem(configuration, system, {
+    const { formats, servers } = await introduceModels(assembled, logger, prompts);
+    const record = await evaluateSystem(configuration, assembled, {
       split,
       prompts,
       parts,
@@ -102,7 +103,7 @@ export async function evaluate<S = Conversation, A = Message>(
       logger,
       ...(onProgress === undefined ? {} : { onProgress }),
     });
-    const spending = await spendingNotesOfRanks(system);
+    const spending = await spendingNotesOfRanks(assembled);
     if (!isFirst) return record;
     if (file !== undefined) writeFileAtomic(file, [stringifyEvaluation(record)]);
     // The record contains them now; another evaluation must query again.
@@ -135,7 +136,7 @@ export interface EvaluateSystemOptions extends EvaluateHooks {
 /** Evaluates the system of a configuration. */
 export async function evaluateSystem(
   configuration: Configuration,
-  system: System,
+  assembled: AssembledSystem,
   {
     split,
     prompts,
@@ -143,20 +144,20 @@ export async function evaluateSystem(
     tester,
     search,
     trainingPrompts,
-    formats = modelFormats(system, prompts),
+    formats = modelFormats(assembled, prompts),
     servers = {},
     logger = warningsLogger,
     onProgress,
   }: EvaluateSystemOptions,
 ): Promise<EvaluationRecord> {
   const { rollouts: wanted, repeats, batchSize } = configuration.evaluation;
-  const evaluator = await assembleEvaluator(configuration, system, prompts, {
+  const evaluator = await assembleEvaluator(configuration, assembled, prompts, {
     trainingPrompts: trainingPrompts ?? (await trainingPromptsOf(configuration, split, prompts, parts)),
     parts,
   });
   const total = Math.min(wanted ?? Infinity, repeats * prompts.length);
   onProgress?.(0, total);
-  const figures = await withMemoryAdvice("evaluation", () =>
+  const report: unknown = await withMemoryAdvice("evaluation", () =>
     evaluator.evaluate({
       seed: configuration.seed,
       batchSize,
@@ -164,6 +165,7 @@ export async function evaluateSystem(
       ...(onProgress === undefined ? {} : { onProgress }),
     }),
   );
+  const figures = recordOfEvaluation(report, `the evaluator ${evaluator.constructor.name}`);
   const { n_turns: turns, n_cut_probes: probes = 0, n_cut_responses: responses = 0 } = figures.summary;
   if (probes + responses > 0) {
     logger.warn(
@@ -171,6 +173,7 @@ export async function evaluateSystem(
         "window: harm in the rest is not counted; use a scorer with a longer window, or a lower generation.target.maxNewTokens",
     );
   }
+  const { system } = assembled;
   const { tester: speaker } = system as { tester?: { model?: { dtype?: string } } };
   const dtype = computeTypesOf(system)?.["rollouts"] ?? speaker?.model?.dtype ?? "none";
   const measured = await describeMeasured(configuration, {

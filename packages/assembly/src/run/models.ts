@@ -1,39 +1,40 @@
 import { existsSync } from "node:fs";
 import { isModelId } from "@astra-rl/lm";
-import type { Logger, System } from "@astra-rl/method";
+import type { Logger } from "@astra-rl/method";
 import type { AnswerJournal } from "@astra-rl/http";
 import type { ServerRecord } from "@astra-rl/records";
-import { modelFormats, type ModelFormats } from "../assemble/index.js";
+import type { AssembledSystem } from "../assemble/index.js";
 import { configuredModels, type Configuration } from "../configuration/index.js";
 import type { Prompt } from "../datasets/index.js";
+import { modelFormats, type ModelFormats } from "./model-formats.js";
 import { keepAnswers, probeServers } from "./servers.js";
 
 /**
  * Reports how the models of a system read conversations, and how their servers behave, before anything is generated.
  */
 export async function introduceModels(
-  system: System,
+  assembled: AssembledSystem,
   logger: Logger,
   prompts: readonly Prompt[],
 ): Promise<{ formats: ModelFormats; servers: Record<string, ServerRecord> }> {
-  const formats = modelFormats(system, prompts);
+  const formats = modelFormats(assembled, prompts);
   const tell = ({ notes, warnings }: { notes: string[]; warnings: string[] }) => {
     for (const line of notes) logger.info(line);
     for (const line of warnings) logger.warn(line);
   };
   tell(formats);
-  const found = await probeServers(system);
+  const found = await probeServers(assembled);
   tell(found);
   return { formats, servers: found.servers };
 }
 
 /** Stores the answers of servers in a file, and reports how many it has from an interrupted process. */
 export async function keepAnswersOf(
-  system: System,
+  assembled: AssembledSystem,
   file: string,
   logger: Logger,
 ): Promise<AnswerJournal | null> {
-  const journal = await keepAnswers(system, file);
+  const journal = await keepAnswers(assembled, file);
   if (journal !== null && journal.size > 0) {
     logger.info(
       `${file} has ${journal.size} earlier answers, which are reused; delete the file to request everything again`,

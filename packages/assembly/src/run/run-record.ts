@@ -23,6 +23,7 @@ import {
   configuredModels,
   EMBEDDED,
   isProgramReference,
+  moduleParts,
   partModels,
   programName,
   type Configuration,
@@ -30,7 +31,8 @@ import {
 } from "../configuration/index.js";
 import { defaultPrompts, PROMPT_SPLITS, type PromptSplit } from "../embedded/index.js";
 import { isRemotePrompts, localPrompts, type Prompt } from "../datasets/index.js";
-import { identityOf, modelIdentity, modelSource, type ModelFormats } from "../assemble/index.js";
+import { identityOf, modelIdentity, modelSource } from "../assemble/index.js";
+import type { ModelFormats } from "./model-formats.js";
 
 const FILE = "run.json";
 
@@ -192,7 +194,7 @@ async function configuredIdentity(
 ): Promise<ModelIdentity> {
   if (source === "checkpoint") return modelIdentity(model, hub);
   if (source === "server") return { model, files: {} };
-  const file = model.slice(0, model.lastIndexOf("#"));
+  const { module: file } = moduleParts(model);
   return { model, files: { [file]: (configuration.modules ?? {})[file]! } };
 }
 

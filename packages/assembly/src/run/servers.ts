@@ -2,9 +2,8 @@ import { existsSync, readdirSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { distributed } from "@astra-rl/torch";
 import { AnswerJournal, HTTPLikelihood, HTTPModel, type ServedModel } from "@astra-rl/http";
-import type { System } from "@astra-rl/method";
 import type { ServerRecord } from "@astra-rl/records";
-import { servedModels } from "../assemble/index.js";
+import { servedModels, type AssembledSystem } from "../assemble/index.js";
 
 /** Observed behavior of a system's servers. */
 export interface ServerFindings {
@@ -20,9 +19,9 @@ export interface ServerFindings {
  *
  * @throws UsageError for a server that does not answer
  */
-export async function probeServers(system: System): Promise<ServerFindings> {
+export async function probeServers(assembled: AssembledSystem): Promise<ServerFindings> {
   const made: ServerFindings = { servers: {}, notes: [], warnings: [] };
-  for (const model of servedModels(system)) {
+  for (const model of servedModels(assembled)) {
     const { name, server } = model;
     const traits = await model.probe();
     const { limit, limitHolds, omitted, missed, ignored, logprobs, repeats } = traits;
@@ -78,8 +77,8 @@ export async function probeServers(system: System): Promise<ServerFindings> {
  * @returns the journal, which the caller closes after the system; null without servers
  * @throws UsageError for a file that is no journal
  */
-export async function keepAnswers(system: System, file: string): Promise<AnswerJournal | null> {
-  const models = servedModels(system);
+export async function keepAnswers(assembled: AssembledSystem, file: string): Promise<AnswerJournal | null> {
+  const models = servedModels(assembled);
   if (models.length === 0) return null;
   // Each process writes its own file, and reads those of all processes, including earlier starts.
   const stem = file.replace(/\.jsonl$/u, "");
@@ -106,14 +105,15 @@ function filesBeside(stem: string): string[] {
 }
 
 /** A line for each server with what this process, and earlier ones, spent. */
-export function spendingNotes(system: System): string[] {
-  return servedModels(system).map(({ name, spent }) => spendingNote(name, spent));
+export function spendingNotes(assembled: AssembledSystem): string[] {
+  return servedModels(assembled).map(({ name, spent }) => spendingNote(name, spent));
 }
 
 /** A line for each server with what all processes spent. */
-export async function spendingNotesOfRanks(system: System): Promise<string[]> {
+export async function spendingNotesOfRanks(assembled: AssembledSystem): Promise<string[]> {
   const notes: string[] = [];
-  for (const model of servedModels(system)) notes.push(spendingNote(model.name, await model.spentTogether()));
+  for (const model of servedModels(assembled))
+    notes.push(spendingNote(model.name, await model.spentTogether()));
   return notes;
 }
 

@@ -29,24 +29,23 @@ import {
 import {
   assembleSystem,
   assembleTrainer,
-  checkWindows,
   loadPrompts,
   namesOf,
-  withRecorded,
-  withSettled,
-  withToday,
-  writeResolvedConfiguration,
+  type AssembledSystem,
   type AssembledTrainer,
-  type ModelFormats,
   type ProgramParts,
 } from "../assemble/index.js";
-import { configurationSettings, type Configuration } from "../configuration/index.js";
+import type { Configuration } from "../configuration/index.js";
+import { withToday, type ModelFormats } from "./model-formats.js";
 import { introduceModels, keepAnswersOf, noteHubModels } from "./models.js";
 import { readProgram, type RunParts } from "./read-program.js";
 import { requireSame } from "./require-same.js";
+import { withRecorded, withSettled, writeResolvedConfiguration } from "./resolved-configuration.js";
+import { configurationSettings } from "./run-identity.js";
 import { engineChange, recordSession, recordStop } from "./run-record.js";
 import { spendingNotesOfRanks } from "./servers.js";
 import { StoppedWaitingError, unlessIdle } from "./waiting.js";
+import { checkWindows } from "./windows.js";
 
 /** How a run is shown and stopped. */
 export interface TrainHooks<S = Conversation, A = Message> extends Pick<
@@ -69,7 +68,13 @@ export interface TrainOptions<S = Conversation, A = Message> extends RunParts<S,
   /** Resume the run in the run folder, from its last checkpoint. */
   resume?: boolean;
   /** Called once all models are loaded, before the first step. */
-  onLoaded?: (run: { configuration: Configuration; system: System<S, A>; folder: string }) => void;
+  onLoaded?: (run: LoadedRun<S, A> & { folder: string }) => void;
+}
+
+/** What a run trains, once all models are loaded. */
+export interface LoadedRun<S = Conversation, A = Message> extends Pick<AssembledSystem, "evaluators"> {
+  configuration: Configuration;
+  system: System<S, A>;
 }
 
 /** What a call of `train` did. With several processes, only rank 0 knows `metrics`, `checkpoints` and `doubts`. */
@@ -125,20 +130,20 @@ export async function train<S = Conversation, A = Message>(
   );
   if (!resume && isFirst) checkNewRunFolder(folder);
   let lock = resume && isFirst ? takeRunFolder(folder, { onTakeover: (line) => logger.warn(line) }) : null;
-  let system: System | null = null;
+  let assembled: AssembledSystem | null = null;
   let journal: AnswerJournal | null = null;
   try {
     const wanted = resume ? withRecorded(given, folder) : given;
     if (resume) checkResumable(folder, settings(wanted));
     const dated = withToday(wanted, await distributed.fromRankZero(new Date()));
     const prompts = await loadPrompts(dated, "train", hub, parts);
-    system = await assembleSystem<System>(dated, hub, parts);
+    assembled = await assembleSystem<System>(dated, hub, parts);
     // What an earlier process spent counts from the first call.
-    if (resume) journal = await keepAnswersOf(system, join(folder, ANSWERS), logger);
-    const { formats, servers } = await introduceModels(system, logger, prompts);
-    const configuration = withSettled(formats.readsDate ? dated : wanted, system);
-    onLoaded?.({ configuration, system: system as unknown as System<S, A>, folder });
-    return await trainSystem(configuration, system, {
+    if (resume) journal = await keepAnswersOf(assembled, join(folder, ANSWERS), logger);
+    const { formats, servers } = await introduceModels(assembled, logger, prompts);
+    const configuration = withSettled(formats.readsDate ? dated : wanted, assembled.system);
+    onLoaded?.({ ...(assembled as AssembledSystem<System<S, A> & System>), configuration, folder });
+    return await trainSystem(configuration, assembled, {
       folder,
       resume,
       parts,
@@ -154,7 +159,7 @@ export async function train<S = Conversation, A = Message>(
       },
     });
   } finally {
-    if (system !== parts.system) system?.dispose();
+    if (assembled?.system !== parts.system) assembled?.system.dispose();
     journal?.close();
     lock?.release();
   }
@@ -172,14 +177,14 @@ export interface TrainSystemOptions extends TrainHooks {
   /** The lock of the folder, which it creates if necessary; the caller releases it. Called by rank 0. */
   lock: () => RunLock;
   /** Called by all ranks once the folder is locked. */
-  onLocked?: (system: System) => Promise<void>;
+  onLocked?: (assembled: AssembledSystem) => Promise<void>;
   logger: Logger;
 }
 
 /** Trains the system of a configuration in a run folder. */
 export async function trainSystem(
   configuration: Configuration,
-  system: System,
+  assembled: AssembledSystem,
   options: TrainSystemOptions,
 ): Promise<TrainingRun> {
   const { folder, resume = false, parts = {}, lock, onLocked, logger } = options;
@@ -188,8 +193,9 @@ export async function trainSystem(
   const steps = configuration.training.trainingSteps;
   const trainer = await assembleTrainer(
     configuration,
-    system,
+    assembled,
     {
+      settings: configurationSettings(configuration, namesOf(parts)),
       runDirectory: folder,
       resume,
       callbacks,
@@ -206,7 +212,7 @@ export async function trainSystem(
     if (isFirst) lock().check();
     // It also contains the files of the other ranks.
     await distributed.barrier();
-    await onLocked?.(system);
+    await onLocked?.(assembled);
     await trainIn(configuration, trainer, options);
     // It may be that of a custom trainer, which need not evaluate.
     lastEvaluation = trainer.lastEvaluation ?? null;
@@ -214,7 +220,7 @@ export async function trainSystem(
     trainer.dispose();
   }
   const { step, stopReason = null } = trainer;
-  for (const line of await spendingNotesOfRanks(system)) logger.info(line);
+  for (const line of await spendingNotesOfRanks(assembled)) logger.info(line);
   const isAborted = (await distributed.allGatherObject(signal?.aborted === true)).includes(true);
   const metrics = isFirst ? metricsOf(folder) : [];
   return {

@@ -29,7 +29,7 @@ it("a tester has a value head exactly if the algorithm needs values", async () =
     ["{type: a2c}", true],
     ["{type: dpo}", false],
   ] as const) {
-    const system = await assembleSystem(await configured(algorithm));
+    const { system } = await assembleSystem(await configured(algorithm));
     expect(hasValues(system)).toBe(expected);
     system.dispose();
   }

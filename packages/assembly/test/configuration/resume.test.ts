@@ -4,10 +4,10 @@ import { beforeAll, describe, expect, test } from "vitest";
 import { dotted, type JsonSchema } from "@astra-rl/base";
 import {
   configurationJsonSchema,
-  configurationSettings,
   parseConfiguration,
   type Configuration,
 } from "../../src/configuration/index.js";
+import { configurationSettings } from "../../src/run/run-identity.js";
 import { temporaryFolder } from "../../../method/test/training/temporary-folder.js";
 
 // The options that a resumed run may change, listed again, so that none becomes free by mistake.

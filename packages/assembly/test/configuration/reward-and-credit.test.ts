@@ -3,12 +3,7 @@ import { Conversation } from "@astra-rl/lm";
 import { Graph, Node, type Turn } from "@astra-rl/method";
 import { breaking } from "../../../base/test/support/breaking.js";
 import { parseConfiguration, type Configuration } from "../../src/configuration/index.js";
-import {
-  assembleCredit,
-  assembleEmbedder,
-  assembleReward,
-  assembleScorer,
-} from "../../src/assemble/index.js";
+import { assembleReward, makePart, makeScorer } from "../../src/assemble/index.js";
 import { fieldsOf } from "../../../method/test/support/texts.js";
 
 const read = (text: string): Promise<Configuration> =>
@@ -28,8 +23,8 @@ async function rewardOf(text: string, judged: Turn): Promise<number> {
   const configuration = await read(text);
   const reward = await assembleReward(
     configuration,
-    await assembleScorer(configuration),
-    await assembleEmbedder(configuration),
+    await makeScorer(configuration.scorer),
+    await makePart("embedder", configuration.embedder, { seed: 0 }),
   );
   return (await reward.assess([judged]))[0]!.reward;
 }
@@ -97,7 +92,8 @@ test("credit: the reward, or the back-up", async () => {
   const [one, two] = [node(1, leaves), node(2)];
   const graph = new Graph({ context: Conversation.of(""), children: [one, two] });
   const credit = async (text: string) => {
-    const table = (await assembleCredit(await read(text)))(graph);
+    const { credit: section, seed } = await read(text);
+    const table = (await makePart("credit", section, { seed }))(graph);
     return [one, two, ...leaves].map((each) => table.get(each));
   };
   expect(await credit("")).toEqual([1, 2, 4, 8]);

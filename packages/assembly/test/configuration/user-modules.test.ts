@@ -12,14 +12,7 @@ import {
   stringifyConfiguration,
   type Configuration,
 } from "../../src/configuration/index.js";
-import {
-  assembleEmbedder,
-  assembleReward,
-  assembleScorer,
-  makePart,
-  makeScorer,
-  readScorerSpec,
-} from "../../src/assemble/index.js";
+import { assembleReward, makePart, makeScorer, readScorerSpec } from "../../src/assemble/index.js";
 import { ToySystem } from "../../../method/test/support/toy-system.js";
 import { temporaryFolder } from "../../../method/test/training/temporary-folder.js";
 
@@ -41,6 +34,9 @@ function module(text: string, name = `module-${count++}.mjs`): string {
 
 const read = (text: string, ...sets: string[]): Promise<Configuration> =>
   parseConfiguration(`${MODELS}${text}`, join(folder, "run.yaml"), { overrides: sets.map(parseOverride) });
+
+/** The scorer that a configuration selects. */
+const scorerOf = ({ scorer, seed }: Configuration) => makeScorer(scorer, { seed });
 
 async function mistake(text: string, ...sets: string[]): Promise<string> {
   const error: unknown = await read(text, ...sets).catch((thrown: unknown) => thrown);
@@ -67,6 +63,23 @@ test.each([
   expect(message).toMatch(/^\S+run\.yaml:2:\d+: /u);
 });
 
+test.each(["trainer", "evaluator"])("a key of parts that only a program passes: %s", async (key) => {
+  expect(await mistake(`${key}: {type: ./own.mjs#Own}\n`)).toBe(
+    `${join(folder, "run.yaml")}:2:1: unknown key "${key}"; pass a custom ${key} to train({ configuration, … }) in a ` +
+      "program (docs/guides/programs.md)",
+  );
+});
+
+test("a mistyped type lists modules only where the role accepts them", async () => {
+  const typed = (key: string) => mistake("", `models.${key}={type: opnai, model: a}`);
+  expect(await typed("target")).toContain("or an export of a module");
+  for (const key of ["tester", "likelihood", "otherTesters[0]"]) {
+    const message = await typed(key);
+    expect(message).toContain("did you mean openai?");
+    expect(message).not.toContain("module");
+  }
+});
+
 describe("a custom sampler with custom nodes", () => {
   test("uses them in every tree", async () => {
     const name = module(`
@@ -80,7 +93,7 @@ describe("a custom sampler with custom nodes", () => {
     `);
     const { sampler, seed } = await read(`sampler: {type: ./${name}#Marking, width: 2, depth: 1}\n`);
     const system = new ToySystem(
-      await assembleScorer(await read("scorer: {type: keyword, entries: [{term: bad}]}\n")),
+      await scorerOf(await read("scorer: {type: keyword, entries: [{term: bad}]}\n")),
     );
     const made = await makePart("sampler", sampler, { system, prompts: ["Hi. "], seed });
     const graph = await made.rollout(0);
@@ -114,7 +127,7 @@ describe("a custom scorer", () => {
     expect(configuration.scorer).toMatchObject({
       scorers: [{ scorer: { type: `${file}#share`, letter: "b" }, weight: 3 }, { weight: 1 }],
     });
-    const scorer = await assembleScorer(configuration);
+    const scorer = await scorerOf(configuration);
     // (3 · 0.3 + 0.25) / 4, (3 · 0.3 + 1) / 4
     const outcomes = await scorer.scoreAndValidate(["abba", { prompt: "why", response: "abba" }]);
     expect(outcomes[0]!.score).toBeCloseTo(0.2875, 12);
@@ -154,14 +167,14 @@ describe("a custom scorer", () => {
       export const labelled = async (text) => ({ score: 1, labels: { loud: text === "A" ? 1 : 0 } });
     `);
     const configuration = await read(`scorer: {type: ./${name}#length, most: 4}\n`);
-    const scorer = await assembleScorer(configuration);
+    const scorer = await scorerOf(configuration);
     expect(scorer.name).toBe("length");
     expect(await scorer.scoreAndValidate(["ab", "abcdef", "?"], { attempts: 1 })).toMatchObject([
       { score: 0.5 },
       { score: 1 },
       { failure: { stage: "scorer", message: "no idea" } },
     ]);
-    const labelled = await assembleScorer(await read(`scorer: {type: ./${name}#labelled}\n`));
+    const labelled = await scorerOf(await read(`scorer: {type: ./${name}#labelled}\n`));
     expect(await labelled.scoreAndValidate(["A"])).toEqual([{ score: 1, labels: { loud: 1 } }]);
   });
 
@@ -178,9 +191,9 @@ describe("a custom scorer", () => {
         }),
       };
     `);
-    const one = await assembleScorer(await read(`scorer: {type: ./${name}#Constant, value: 0.25}\n`));
+    const one = await scorerOf(await read(`scorer: {type: ./${name}#Constant, value: 0.25}\n`));
     expect(await one.scoreAndValidate(["x"])).toEqual([{ score: 0.25 }]);
-    const two = await assembleScorer(await read(`seed: 3\nscorer: {type: ./${name}#made}\n`));
+    const two = await scorerOf(await read(`seed: 3\nscorer: {type: ./${name}#made}\n`));
     expect(two.name).toBe("made");
     expect(await two.scoreAndValidate(["x"])).toEqual([{ score: 0.3 }]);
   });
@@ -267,8 +280,12 @@ reward:
     - {type: ./${name}#judged, weight: 100}
 `);
     expect(configuration.modules).toEqual({ [join(folder, name)]: expect.any(String) as string });
-    const scorer = await assembleScorer(configuration);
-    const reward = await assembleReward(configuration, scorer, await assembleEmbedder(configuration));
+    const scorer = await scorerOf(configuration);
+    const reward = await assembleReward(
+      configuration,
+      scorer,
+      await makePart("embedder", configuration.embedder, configuration),
+    );
     const [one, two] = await reward.assess([turn("fool"), turn("?")], { attempts: 1 });
     expect(one!.terms).toEqual({ harm_probe: 0.5, shortProbe: 0.5, fixed: 3, judged: 0.5 });
     expect(one!.reward).toBeCloseTo(5 + 2 + 3 + 50, 12);
@@ -309,7 +326,7 @@ test("a custom sampler as a class, with the same parts as built-in ones", async 
     }
   `);
   const configuration = await read(`sampler: {type: ./${name}#Paths, depth: 2}\nseed: 5\n`);
-  const system = new ToySystem(await assembleScorer(configuration));
+  const system = new ToySystem(await scorerOf(configuration));
   const sampler = await makePart("sampler", configuration.sampler, { system, prompts: ["p"], seed: 5 });
   expect(sampler).toMatchObject({ system, prompts: ["p"], options: { depth: 2, seed: 5 } });
 });
@@ -390,8 +407,7 @@ describe("unusable modules", () => {
     expect(await mistake(`sampler: {type: ./${name}#f}\n`)).toContain(
       "for a sampler, must be an object with make(options, parts) or a class, got function f",
     );
-    const scorer = async (entry: string) =>
-      assembleScorer(await read(`scorer: {type: ./${name}#${entry}}\n`));
+    const scorer = async (entry: string) => scorerOf(await read(`scorer: {type: ./${name}#${entry}}\n`));
     await expect(scorer("nothing")).rejects.toThrow(
       "must make a Scorer (an object with the method score), got 3",
     );

@@ -13,6 +13,8 @@ import {
   type Graph,
   type LoggedValues,
 } from "@astra-rl/method";
+import { parseEvaluationRecord } from "@astra-rl/records";
+import { breaking } from "../../../base/test/support/breaking.js";
 import { evaluate, train, type TrainOptions } from "../../src/index.js";
 import { BigramSystem } from "../../../method/test/support/bigram-system.js";
 import { temporaryFolder } from "../../../method/test/training/temporary-folder.js";
@@ -135,6 +137,45 @@ test("every other part is used: trainer, evaluator, optimizer, credit, loggers",
   expect((run.lastEvaluation!.summary as Record<string, unknown>)["counted"]).toBe(2);
   expect(credited).toBe(4);
   expect(parameters).toHaveLength(1);
+});
+
+test("an evaluator that leaves out a figure is named, with the figure", async () => {
+  class Short extends ASTEvaluator {
+    override async aggregateMetrics(...all: Parameters<ASTEvaluator["aggregateMetrics"]>) {
+      const { details, summary } = await super.aggregateMetrics(...all);
+      const { n_turns: _, ...rest } = summary;
+      return { details, summary: rest } as never;
+    }
+  }
+  const evaluator = Short as never;
+  const missing = breaking("missing-key", "the evaluator Short: summary.n_turns");
+  await expect(train({ ...own(join(temporaryFolder(), "run")), evaluator })).rejects.toThrow(missing);
+  const { system, sampler, prompts, seed, logger } = own("");
+  await expect(evaluate({ system, sampler, prompts, seed, logger, split: "dev", evaluator })).rejects.toThrow(
+    missing,
+  );
+});
+
+test("an evaluator may leave out the conversations and the version", async () => {
+  class Brief extends ASTEvaluator {
+    override async aggregateMetrics(...all: Parameters<ASTEvaluator["aggregateMetrics"]>) {
+      return { summary: (await super.aggregateMetrics(...all)).summary } as never;
+    }
+  }
+  const { system, sampler, prompts, seed, logger } = own("");
+  const output = join(temporaryFolder(), "evaluation.json");
+  const record = await evaluate({
+    system,
+    sampler,
+    prompts,
+    seed,
+    logger,
+    split: "dev",
+    evaluator: Brief as never,
+    output,
+  });
+  expect(record.details).toEqual([]);
+  expect(parseEvaluationRecord(readFileSync(output, "utf8"))).toEqual(record);
 });
 
 test("a resumed run keeps its parts, its prompts and its settings", async () => {

@@ -77,14 +77,15 @@ export function demoCommand(streams: Streams) {
       const folder = runDir ?? defaultRunFolder("demo.yaml");
       checkNewRunFolder(folder);
       const prompts = await loadPrompts(given, "test");
-      const system = await assembleSystem(given);
+      const assembled = await assembleSystem(given);
+      const { system } = assembled;
       // As recorded by `train`, so that the command that resumes a stopped demo finds the original settings.
       const configuration = withSettled(given, system);
       const interruption = stopOnInterrupt(output);
-      const formats = modelFormats(system);
+      const formats = modelFormats(assembled);
       const evaluated = (tester: ModelIdentity) => {
         const show = evaluationProgress(output);
-        return evaluateSystem(configuration, system, {
+        return evaluateSystem(configuration, assembled, {
           split: "test",
           prompts,
           tester,
@@ -111,8 +112,8 @@ export function demoCommand(streams: Streams) {
         const resumption = () =>
           `astra-rl train ${join(folder, "config.resolved.yaml")} --run-dir ${folder} --resume`;
         await trainFollowed(output, { command: "demo", resumption }, ({ onLoaded, ...following }) => {
-          onLoaded({ configuration, system });
-          return trainSystem(configuration, system, {
+          onLoaded({ configuration, ...assembled });
+          return trainSystem(configuration, assembled, {
             ...following,
             folder,
             formats,

@@ -5,11 +5,9 @@ import { Command, Option } from "@commander-js/extra-typings";
 import { isModelId } from "@astra-rl/lm";
 import { UsageError, writeFileAtomic, didYouMean } from "@astra-rl/base";
 import {
-  configurationTemplate,
   isModuleReference,
-  presetConfiguration,
+  moduleParts,
   presetNames,
-  relativePath,
   isEmbedded,
   EMBEDDED_SCORER_LIMITS,
 } from "@astra-rl/assembly";
@@ -17,6 +15,8 @@ import { loggerOf, noteHubModel } from "@astra-rl/assembly/command";
 import { createOutput, type Output, type Streams } from "@astra-rl/assembly/program";
 import type { KindSection } from "@astra-rl/method";
 import "@astra-rl/contrib/kinds";
+import { configurationTemplate } from "../configuration-template.js";
+import { presetConfiguration, relativePath } from "../preset-configuration.js";
 import { askForScorer, chosenScorer, isComplete, OFFERED_SCORERS } from "../scorer-choice.js";
 
 // The same relative path from src/commands and dist/commands.
@@ -151,9 +151,8 @@ function modelInFile(model: string, option: string, folder: string, output: Outp
     throw new UsageError("empty", `${option} "": must name a folder or a hub id, got nothing`);
   if (isEmbedded(model)) return model;
   if (option === "--target" && isModuleReference(model) && !existsSync(model)) {
-    const at = model.lastIndexOf("#");
-    const file = model.slice(0, at);
-    return existsSync(file) && !isAbsolute(file) ? `${relativePath(folder, file)}${model.slice(at)}` : model;
+    const { module: file, name } = moduleParts(model);
+    return existsSync(file) && !isAbsolute(file) ? `${relativePath(folder, file)}#${name}` : model;
   }
   if (!existsSync(model)) {
     if (!isModelId(model))

@@ -70,17 +70,18 @@ async function rollout(
   if (seed !== undefined) configuration.seed = seed;
   await requireSame("the configuration", JSON.stringify(configuration));
   const prompts = await loadPrompts(configuration, "train", downloadNotes(output));
-  const system = await assembleEvaluationSystem<System>(configuration, downloadNotes(output));
+  const assembled = await assembleEvaluationSystem<System>(configuration, downloadNotes(output));
+  const { system } = assembled;
   const teller = system as unknown as Partial<TokenTeller>;
   try {
-    await introduceModels(system, loggerOf(output), prompts);
+    await introduceModels(assembled, loggerOf(output), prompts);
     if (tokens && teller.tokensOf === undefined) {
       throw new UsageError(
         "no-token-ids",
         "--tokens: the system of this configuration does not provide token ids (tokensOf)",
       );
     }
-    const sampler = await assembleSampler(configuration, system, prompts);
+    const sampler = await assembleSampler(configuration, assembled, prompts);
     const progress = new Progress(output, { unit: "episode", total: episodes });
     for (let done = 0; done < episodes; done += TOGETHER) {
       const starts = Array.from({ length: Math.min(TOGETHER, episodes - done) }, (_, index) => ({
@@ -101,7 +102,7 @@ async function rollout(
       progress.update(done + starts.length);
     }
     progress.end();
-    for (const line of await spendingNotesOfRanks(system)) output.note(line);
+    for (const line of await spendingNotesOfRanks(assembled)) output.note(line);
   } finally {
     system.dispose();
   }

@@ -110,7 +110,8 @@ async function searchFrom(
     prompts,
     output,
   );
-  const system = await assembleEvaluationSystem<System>(configuration, downloadNotes(output));
+  const assembled = await assembleEvaluationSystem<System>(configuration, downloadNotes(output));
+  const { system } = assembled;
   let journal: AnswerJournal | null = null;
   try {
     const { tellsLikelihood } = system as { tellsLikelihood?: boolean };
@@ -118,13 +119,13 @@ async function searchFrom(
       throw new UsageError("no-likelihood", NO_LIKELIHOOD);
     if (file !== undefined) {
       makeFolder(dirname(resolve(file)));
-      journal = await keepAnswersOf(system, `${file}.answers.jsonl`, logger);
+      journal = await keepAnswersOf(assembled, `${file}.answers.jsonl`, logger);
     }
-    const { formats, servers } = await introduceModels(system, logger, [...openers, ...prompts]);
+    const { formats, servers } = await introduceModels(assembled, logger, [...openers, ...prompts]);
     const rollouts = rolloutsOf(configuration, prompts);
     const progress = new Progress(output, { unit: "answer", total: queries });
     const tester = new ReplayTester();
-    const result = await searchProbes(configuration, system, {
+    const result = await searchProbes(configuration, assembled, {
       openers,
       queries,
       keep,
@@ -148,7 +149,7 @@ async function searchFrom(
     }
     const texts = search.probes.map(({ probe }) => probe);
     tester.say(takingTurns(texts, { prompts: prompts.length, rollouts, depth: depthOf(configuration) }));
-    const record = await evaluateSystem(configuration, system, {
+    const record = await evaluateSystem(configuration, assembled, {
       logger,
       onProgress: evaluationProgress(output),
       split: "test",
@@ -161,7 +162,7 @@ async function searchFrom(
     });
     if (file !== undefined) writeResult(file, stringifyEvaluation(record));
     for (const path of journal?.paths ?? []) rmSync(path, { force: true });
-    for (const line of spendingNotes(system)) output.note(line);
+    for (const line of spendingNotes(assembled)) output.note(line);
     if (file !== undefined) output.note(`Wrote ${file}`);
     if (!json) for (const line of searchLines(search, record.summary)) output.result(line);
     showEvaluation("search", record, output, json);

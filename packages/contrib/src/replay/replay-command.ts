@@ -56,10 +56,11 @@ export function replayCommand(streams: Streams) {
       const configuration = withToday(given);
       const tester = new ReplayTester();
       const hub = downloadNotes(output);
-      const system = await assembleEvaluationSystem<System>(configuration, hub, { tester });
+      const assembled = await assembleEvaluationSystem<System>(configuration, hub, { tester });
+      const { system } = assembled;
       try {
         const prompts = attacks.map((attack) => promptOf(attack, bundlePath));
-        const { formats, servers } = await introduceModels(system, loggerOf(output), prompts);
+        const { formats, servers } = await introduceModels(assembled, loggerOf(output), prompts);
         const progress = new Progress(output, { unit: "attack", total: attacks.length });
         const metrics: GraphMetrics[] = [];
         let evaluator: ASTEvaluator | null = null;
@@ -75,7 +76,7 @@ export function replayCommand(streams: Streams) {
           };
           evaluator = await assembleEvaluator(
             own,
-            system,
+            assembled,
             places.map((at) => prompts[at]!),
           );
           const { details } = await evaluator.evaluate({
@@ -108,7 +109,7 @@ export function replayCommand(streams: Streams) {
           },
         );
         const record: EvaluationRecord = { measured, ...figures };
-        for (const line of spendingNotes(system)) output.note(line);
+        for (const line of spendingNotes(assembled)) output.note(line);
         if (file !== undefined) {
           writeResult(file, stringifyEvaluation(record));
           output.note(`Wrote ${file}`);

@@ -38,8 +38,9 @@ test("judges are freed with the system, and created again for the next one", asy
   const before = liveTensors();
   const configuration = await configured(goldenFolder);
   for (const assemble of [assembleSystem, assembleEvaluationSystem, assembleSystem]) {
-    const system = await assemble(configuration);
-    const evaluator = await assembleEvaluator(configuration, system, ["Hello."]);
+    const assembled = await assemble(configuration);
+    const { system } = assembled;
+    const evaluator = await assembleEvaluator(configuration, assembled, ["Hello."]);
     expect(evaluator.embedder).toBe(system.embedder);
     expect(evaluator.embedder.name).toContain("sentence-encoder");
     await evaluator.evaluate();

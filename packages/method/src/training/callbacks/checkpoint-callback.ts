@@ -78,9 +78,8 @@ export class CheckpointCallback<S = Conversation, A = Message> implements Traini
   }
 
   /** Writes `checkpoints/best` if the evaluation is the best so far; its line is written at the end of the step. */
-  async addEvaluation({ step, isBest, summary, details = [], ...rest }: TrainingEvaluation): Promise<void> {
-    // Not validated by the schema: a custom evaluator may omit metrics.
-    const line = { step, summary, details, version: EVALUATION_VERSION, ...rest };
+  async addEvaluation({ step, isBest, summary, details, ...rest }: TrainingEvaluation): Promise<void> {
+    const line = { step, summary, details, ...rest };
     this.#evaluationLines = [JSON.stringify(line)];
     if (!isBest || distributed.rank() > 0) return;
     await this.#directory.writeCheckpoint("best", async (folder) => {

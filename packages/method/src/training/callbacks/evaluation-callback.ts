@@ -4,7 +4,9 @@ import {
   FIGURES,
   figureOf,
   metricKeys,
+  recordOfEvaluation,
   type EvaluationDetail,
+  type EvaluationRecord,
   type EvaluationSummary,
   type MetricValue,
 } from "@astra-rl/records";
@@ -25,7 +27,7 @@ export interface EvaluationReport {
 }
 
 /** One evaluation of the tester during training. */
-export interface TrainingEvaluation extends EvaluationReport {
+export interface TrainingEvaluation extends EvaluationRecord {
   step: number;
   /** Whether its score is the highest so far. */
   isBest: boolean;
@@ -81,7 +83,7 @@ export class EvaluationCallback<S = Conversation, A = Message> implements Traini
     if (!isDue) return undefined;
     const start = control.clock();
     const { report, finalRewards } = await this.#evaluate(control);
-    const { summary, details = [] } = report;
+    const { summary, details } = report;
     this.#last = { summary, details };
     const score = meanOfFinite(finalRewards) ?? summary.mean_reward;
     const isBest = score !== null && (this.#bestScore === null || score > this.#bestScore);
@@ -110,12 +112,12 @@ export class EvaluationCallback<S = Conversation, A = Message> implements Traini
     this.#bestScore = (state as { bestScore: number | null }).bestScore;
   }
 
-  async #evaluate(control: TrainingControl): Promise<{ report: EvaluationReport; finalRewards: number[] }> {
+  async #evaluate(control: TrainingControl): Promise<{ report: EvaluationRecord; finalRewards: number[] }> {
     const { evaluationRollouts, seed } = this.#configuration;
     const evaluator = this.#evaluator;
     const finalRewards: number[] = [];
     control.report({ phase: "evaluate" });
-    const report = await withMemoryAdvice("evaluation", () =>
+    const given = await withMemoryAdvice("evaluation", () =>
       evaluator.evaluate({
         seed,
         episode: EVALUATION_EPISODE,
@@ -128,16 +130,16 @@ export class EvaluationCallback<S = Conversation, A = Message> implements Traini
         onProgress: (done, total) => control.report({ phase: "evaluate", done, total }),
       }),
     );
+    const report = recordOfEvaluation(given, `training: the evaluator ${evaluator.constructor.name}`);
     return { report, finalRewards };
   }
 }
 
-/** Fields may be missing: a custom evaluator may omit metrics. */
 function evaluationMetrics(summary: EvaluationSummary): Record<string, MetricValue> {
   const metrics: Record<string, MetricValue> = {
     "evaluation/attacks": summary.diversity?.n_attacks ?? null,
     "evaluation/errors": summary.n_errors,
-    "evaluation/probes": summary.n_probes ?? null,
+    "evaluation/probes": summary.n_probes,
     "evaluation/rollouts": summary.n_rollouts,
   };
   for (const figure of FIGURES) {
@@ -154,11 +156,11 @@ function evaluationMetrics(summary: EvaluationSummary): Record<string, MetricVal
 }
 
 function describeProbes(summary: EvaluationSummary): string {
-  const count = (value: number | null | undefined) => value ?? "unknown";
+  const count = (value: number | undefined) => value ?? "unknown";
   return (
     `${percent(summary.harmless_probe_success_rate)} with harmless probes only; ` +
-    `${percent(summary.harmful_probe_rate)} of the probes harmful, ${count(summary.n_distinct_probes)} of ` +
-    `${count(summary.n_probes)} distinct; ${count(summary.diversity?.n_clusters)} clusters of attacks`
+    `${percent(summary.harmful_probe_rate)} of the probes harmful, ${summary.n_distinct_probes} of ` +
+    `${summary.n_probes} distinct; ${count(summary.diversity?.n_clusters)} clusters of attacks`
   );
 }
 

@@ -1,6 +1,6 @@
 import { stringify } from "yaml";
 import type { JsonSchema } from "@astra-rl/base";
-import { configurationJsonSchema } from "./json-schema.js";
+import { configurationJsonSchema } from "@astra-rl/assembly";
 
 export interface TemplateOptions {
   /** The schema reference for editors in the first line: a path or a URL. */

@@ -1,8 +1,7 @@
-import { ChatFormat, ChatTemplate, PlainFormat, Conversation, type LocalModel } from "@astra-rl/lm";
-import type { System } from "@astra-rl/method";
+import { ChatFormat, ChatTemplate, PlainFormat, Conversation } from "@astra-rl/lm";
 import type { Configuration } from "../configuration/index.js";
 import type { Prompt } from "../datasets/index.js";
-import { modelsOf, servedModels } from "./system-models.js";
+import { localModels, untoldModel, type AssembledSystem } from "../assemble/index.js";
 
 /** How the local models of a system read conversations. */
 export interface ModelFormats {
@@ -20,9 +19,9 @@ export interface ModelFormats {
  * template that is read as plain text, or a template that ends messages with a token that does not end the model's texts;
  * and a warning if prompts are conversations and a model gets no speakers.
  */
-export function modelFormats(system: System, prompts: readonly Prompt[] = []): ModelFormats {
+export function modelFormats(assembled: AssembledSystem, prompts: readonly Prompt[] = []): ModelFormats {
   const made: ModelFormats = { formats: {}, notes: [], warnings: [], readsDate: false };
-  for (const model of localModels(system)) {
+  for (const model of localModels(assembled.system)) {
     if (model.format === undefined || model.tokenizer === undefined) continue;
     const { format, tokenizer } = model;
     const name = model.name!;
@@ -46,7 +45,7 @@ export function modelFormats(system: System, prompts: readonly Prompt[] = []): M
       );
     }
   }
-  const untold = prompts.some((prompt) => prompt instanceof Conversation) ? untoldModel(system) : null;
+  const untold = prompts.some((prompt) => prompt instanceof Conversation) ? untoldModel(assembled) : null;
   if (untold !== null) {
     made.warnings.push(
       `prompts with several messages are read as one text, a line for each, because ${untold} uses plain text ` +
@@ -57,17 +56,6 @@ export function modelFormats(system: System, prompts: readonly Prompt[] = []): M
   const chats = Object.keys(made.formats).filter((name) => made.formats[name] === "chat");
   if (chats.length > 0) made.notes.push(`Chat template of the checkpoint: ${chats.join(", ")}`);
   return made;
-}
-
-const localModels = (system: System) => (modelsOf(system) ?? []) as Partial<LocalModel>[];
-
-/** A model that reads messages one after the other without speakers; null if there is none. */
-export function untoldModel(system: System): string | null {
-  if (modelsOf(system) === null) return "the system";
-  const isUntold = ({ format }: Partial<LocalModel>) => format instanceof PlainFormat && !format.isMarked;
-  const untold =
-    localModels(system).find(isUntold) ?? servedModels(system).find(({ marksSpeakers }) => !marksSpeakers);
-  return untold === undefined ? null : `the ${untold.name}`;
 }
 
 /** The configuration with today's date for chat templates, unless it has one. */

@@ -1,9 +1,8 @@
 import { statSync } from "node:fs";
 import { fileDigest, dotted } from "@astra-rl/base";
 import { wasAndIs, type RunSettings } from "@astra-rl/records";
-import { leavesOf, type Place } from "./json-schema.js";
-import { EMBEDDED, type Configuration } from "./schema.js";
-import { isModuleReference } from "./user-module.js";
+import { EMBEDDED, isModuleReference, moduleParts, type Configuration } from "../configuration/index.js";
+import { leavesOf, type Place } from "../configuration/json-schema.js";
 
 /** What a checkpoint stores about its run. */
 interface RunRecord {
@@ -84,8 +83,8 @@ function contentOf(
   if (leaf?.path.at(-1) !== "type" || typeof leaf.value !== "string" || !isModuleReference(leaf.value)) {
     return files?.[key];
   }
-  const at = leaf.value.lastIndexOf("#");
+  const { module, name } = moduleParts(leaf.value);
   const modules = configuration?.["modules"] as Record<string, string> | undefined;
-  const hash = modules?.[leaf.value.slice(0, at)];
-  return hash === undefined ? undefined : `${hash}${leaf.value.slice(at)}`;
+  const hash = modules?.[module];
+  return hash === undefined ? undefined : `${hash}#${name}`;
 }

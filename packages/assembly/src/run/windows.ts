@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { UsageError } from "@astra-rl/base";
 import { checkpointOf, type Configuration, type ModelSetting } from "../configuration/index.js";
-import { modelSource } from "./model-source.js";
+import { modelSource } from "../assemble/index.js";
 
 /** Names of the context window in config.json, by model family. */
 const WINDOW_KEYS = ["n_positions", "max_position_embeddings"];
