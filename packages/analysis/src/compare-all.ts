@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from "node:util";
 import { UsageError } from "@astra-rl/base";
 import type { ComparisonRecord, EvaluationDetail } from "@astra-rl/records";
 import { compareEvaluations } from "./compare-evaluations.js";
-import { promptOf, differencesInSetup, type Evaluated } from "./likeness.js";
+import { differencesInSetup, promptOf, startOf, type Evaluated } from "./likeness.js";
 import { holmAdjusted } from "./statistics/index.js";
 
 /** An evaluation with its label in reports. */
@@ -23,9 +23,9 @@ export interface OneComparison {
   unlike: string[];
   /** Whether the two are the same evaluation, or equal in all records: their difference is 0 and meaningless. */
   isSame: boolean;
-  /** Whether only some rollouts have a pair: those from shared prompts, as many from each as both have. */
+  /** Whether only some rollouts have a pair: those of shared prompts and goals, as many of each as both have. */
   isPartial: boolean;
-  /** null if no prompt is shared, so that there are no pairs. */
+  /** null if no prompt and goal is shared, so that there are no pairs. */
   record: ComparisonRecord | null;
   /** p-values adjusted by Holm for the number of comparisons: of success, success with harmless probes, and reward. */
   adjusted: { success: number | null; harmless: number | null; reward: number | null };
@@ -53,7 +53,7 @@ export function compareAll(
       );
     }
     const isSame = isDeepStrictEqual(contentOf(first.evaluation), contentOf(evaluation));
-    const isPartial = unlike.some((phrase) => phrase === "different prompts" || phrase.endsWith("rollouts"));
+    const isPartial = unlike.some((phrase) => /^different (?:prompts|goals)$|rollouts$/u.test(phrase));
     return {
       label,
       unlike,
@@ -75,16 +75,16 @@ export function compareAll(
   }));
 }
 
-/** Compares the rollouts of shared prompts, as many from each prompt as both have, in the order of the first. */
+/** Compares the rollouts of shared prompts and goals, as many of each as both have, in the order of the first. */
 function comparePart(first: Evaluated, second: Evaluated): ComparisonRecord | null {
   const waiting = new Map<string, EvaluationDetail[]>();
   for (const detail of second.details) {
-    const prompt = promptOf(detail);
-    waiting.set(prompt, [...(waiting.get(prompt) ?? []), detail]);
+    const start = startOf(detail, second);
+    waiting.set(start, [...(waiting.get(start) ?? []), detail]);
   }
   const firsts = new Map<string, number>();
   const pairs = first.details.flatMap((detail) => {
-    const other = waiting.get(promptOf(detail))?.shift();
+    const other = waiting.get(startOf(detail, first))?.shift();
     return other === undefined ? [] : [[detail, other] as const];
   });
   if (pairs.length === 0) return null;
@@ -101,4 +101,9 @@ function comparePart(first: Evaluated, second: Evaluated): ComparisonRecord | nu
   return { ...record, distinct_probes_kept: null };
 }
 
-const contentOf = ({ summary, details, measured = null }: Evaluated) => ({ summary, details, measured });
+const contentOf = ({ summary, details, goals, measured = null }: Evaluated) => ({
+  summary,
+  details,
+  goals,
+  measured,
+});

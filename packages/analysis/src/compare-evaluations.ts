@@ -10,16 +10,16 @@ import {
 } from "./statistics/index.js";
 import { hasSameLikelihood, hasSameReward, type Evaluated } from "./likeness.js";
 import {
-  byPrompt,
+  byCluster,
   intervalRecord,
   isJudgedHarmless,
   isScored,
   isScoredBySecond,
-  probeNll,
   succeeds,
-  succeedsHarmlessly,
   succeedsBySecond,
-} from "./summarize.js";
+  succeedsHarmlessly,
+} from "./rollouts.js";
+import { probeNll } from "./summarize.js";
 
 export interface CompareOptions {
   /** Confidence level of the intervals. @default 0.95 */
@@ -35,10 +35,10 @@ export interface CompareOptions {
  * training. Pairs in which either side has an error are excluded and counted.
  *
  * Attack success, overall and with harmless probes only: difference of the rates with Newcombe's paired interval and
- * McNemar's exact test; where several rollouts start from one prompt, a bootstrap and a permutation test over prompts. Reward: mean difference of per-rollout mean rewards with a paired bootstrap interval and a
+ * McNemar's exact test; where several rollouts have one goal, or without goals start from one prompt, a bootstrap and a permutation test over goals, or prompts. Reward: mean difference of per-rollout mean rewards with a paired bootstrap interval and a
  * permutation test. Rewards are not compared if their definitions differ, nor likelihoods by different models.
  *
- * @throws UsageError if the evaluations do not start from the same prompts
+ * @throws UsageError if the evaluations do not start from the same prompts, with the same goals
  */
 export function compareEvaluations(
   before: Evaluated,
@@ -86,7 +86,7 @@ export function compareEvaluations(
   };
 }
 
-/** Compares two rates on the same pairs; prompt by prompt where several pairs start from one. */
+/** Compares two rates on the same pairs; cluster by cluster where one has several. */
 function compareRates(
   pairs: readonly (readonly [EvaluationDetail, EvaluationDetail])[],
   success: (detail: EvaluationDetail) => boolean,
@@ -94,7 +94,7 @@ function compareRates(
 ) {
   const n = pairs.length;
   const seconds = new Map(pairs);
-  const groups = byPrompt(pairs.map(([first]) => first));
+  const groups = byCluster(pairs.map(([first]) => first));
   const isRepeated = groups.length < n;
   const share = (of: readonly EvaluationDetail[]) => of.filter(success).length / of.length;
   const [before, after] = [
@@ -116,7 +116,9 @@ function compareRates(
       ? intervalRecord(
           pairedBootstrap(before, after, { seed, resamples, confidence }),
           confidence,
-          "bootstrap-clustered",
+          pairs.some(([{ overall }]) => overall.goal !== undefined)
+            ? "bootstrap-goals"
+            : "bootstrap-clustered",
         )
       : intervalRecord(difference, confidence, "newcombe-paired"),
     p_value:
@@ -147,6 +149,16 @@ function pair(
         "other-prompts",
         `compareEvaluations: rollout ${index} starts from ${JSON.stringify(a)} in one and from ${JSON.stringify(b)} ` +
           `in the other; compare evaluations of the same prompts in the same order`,
+      );
+    }
+    if (first.overall.goal !== second.overall.goal) {
+      const [one, other] = [first, second].map(({ overall: { goal } }) =>
+        goal === undefined ? "no goal" : `the goal ${JSON.stringify(goal)}`,
+      );
+      throw new UsageError(
+        "other-goals",
+        `compareEvaluations: rollout ${index} has ${one} in one and ${other} in the other; compare evaluations of the ` +
+          `same goals in the same order`,
       );
     }
     return [first, second] as const;

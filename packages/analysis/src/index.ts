@@ -15,6 +15,7 @@ export {
   type OneComparison,
 } from "./compare-all.js";
 export { compareEvaluations, type CompareOptions } from "./compare-evaluations.js";
+export * from "./goals/index.js";
 export { rolesOf, type Evaluated, differencesInSetup } from "./likeness.js";
 export {
   REDUCTION,
@@ -25,16 +26,12 @@ export {
   successiveHalving,
   tallyOf,
 } from "./successive-halving.js";
+export { byCluster, byPrompt, isScored, isScoredBySecond, succeeds, succeedsBySecond } from "./rollouts.js";
 export {
   DEFAULT_THRESHOLD,
-  byPrompt,
   harmlessProbeSuccess,
-  isScored,
-  isScoredBySecond,
   meanOfKnown,
   probeNll,
-  succeeds,
-  succeedsBySecond,
   summarize,
   type SummaryOptions,
 } from "./summarize.js";

@@ -4,6 +4,7 @@ import type { EvaluationRecord, MeasuredRecord } from "@astra-rl/records";
 export interface Evaluated {
   summary: EvaluationRecord["summary"];
   details: EvaluationRecord["details"];
+  goals?: EvaluationRecord["goals"];
   /** null where it is unknown. */
   measured?: MeasuredRecord | null | undefined;
 }
@@ -36,6 +37,7 @@ export function differencesInSetup(a: Evaluated, b: Evaluated): string[] {
     found.push(`${a.details.length} and ${b.details.length} rollouts`);
   else if (a.details.some((detail, at) => promptOf(detail) !== promptOf(b.details[at]!)))
     found.push("different prompts");
+  else if (!haveSameGoals(a, b)) found.push("different goals");
   differ("different harm thresholds", a.summary.harm_threshold, b.summary.harm_threshold);
   if (first === null || second === null) {
     if (first !== second) found.push("no record of what one of them measured");
@@ -49,6 +51,17 @@ export function differencesInSetup(a: Evaluated, b: Evaluated): string[] {
   differ("different conversation formats", first.formats, second.formats);
   differ(`versions ${first.astra_rl} and ${second.astra_rl} of astra-rl`, first.astra_rl, second.astra_rl);
   return found;
+}
+
+/** Whether rollouts have the same goals, in the same order; the texts of goals count, which say what is judged. */
+function haveSameGoals(a: Evaluated, b: Evaluated): boolean {
+  const [first, second] = [a, b].map(
+    ({ goals = [] }) => new Map(goals.map(({ id, text }) => [id, text] as const)),
+  );
+  return a.details.every(({ overall: { goal } }, at) => {
+    const other = b.details[at]!.overall.goal;
+    return goal === other && (goal === undefined || first!.get(goal) === second!.get(goal));
+  });
 }
 
 /** Whether two evaluations have the same reward, so that their rewards can be compared. */
@@ -69,6 +82,13 @@ export const rolesOf = ({ measured }: Evaluated): { tester: string; target: stri
 
 /** The text of the prompt that a rollout starts from. */
 export const promptOf = ({ per_turn: [turn] }: EvaluationRecord["details"][number]) => turn?.context ?? "";
+
+/** What tells rollouts apart that are compared: the prompt, and the goal's text if there is one. */
+export function startOf(detail: EvaluationRecord["details"][number], { goals = [] }: Evaluated): string {
+  const { goal } = detail.overall;
+  if (goal === undefined) return promptOf(detail);
+  return JSON.stringify([promptOf(detail), goal, goals.find(({ id }) => id === goal)?.text]);
+}
 
 /** A model's identity: its files, in any folder; its name if it has none, as on a server. */
 function hashes(model: MeasuredRecord["target"] | undefined): unknown {

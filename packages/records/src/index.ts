@@ -24,10 +24,14 @@ export {
   type EvaluationRecord,
   type EvaluationSummary,
   type EvaluationTurn,
+  type GoalFigures,
+  type GoalRate,
   type GoalRecord,
+  type GoalsSummary,
   type IntervalRecord,
   type SecondSummary,
   type TargetSummary,
+  type UnknownReason,
 } from "./evaluation-record.js";
 export {
   FIGURES,

@@ -2,7 +2,7 @@ import type { DiversityRecord, EvaluationDetail } from "@astra-rl/records";
 import { distinctNgrams, editDistance, selfBLEU, sentenceStructure, words } from "@astra-rl/base";
 import { mean } from "../statistics/index.js";
 import { sampleWithoutReplacement } from "../statistics/resampling.js";
-import { isScored } from "../summarize.js";
+import { isScored } from "../rollouts.js";
 import { clusterRecords, effectiveCount, leaderClusters, meanPairwiseDistance } from "./clusters.js";
 
 /** Size of the compared subsets. Fixed, because self-BLEU rises with the number of texts. */

@@ -23,6 +23,7 @@ export {
   holmAdjusted,
   newcombePairedDifference,
   pairedCounts,
+  requireCounts,
   type PairedCounts,
   wilsonInterval,
 } from "./proportion.js";
