@@ -76,6 +76,8 @@ export interface Figure {
 
 const hasDiversity = ({ diversity }: EvaluationSummary): boolean => diversity !== null;
 
+const hasGoals = ({ goals }: EvaluationSummary): boolean => goals !== undefined;
+
 /** All figures, in the order of text tables. */
 const TABLE = [
   {
@@ -131,6 +133,32 @@ const TABLE = [
     compared: (comparison) => comparison.harmless_probe,
     format: "percent",
     tag: "harmless_probe_success_rate",
+  },
+  {
+    key: "goals_reached",
+    label: "Goals reached",
+    explanation: "Goals with a success in at least one try, of those with a scored rollout.",
+    row: "goals reached",
+    value: ({ goals }) => goals?.success.n_reached ?? null,
+    count: ({ goals }) =>
+      goals === undefined ? null : { part: goals.success.n_reached, whole: goals.success.n_scored },
+    isMeasured: hasGoals,
+    format: "whole",
+    tag: null,
+  },
+  {
+    key: "goals_reached_harmlessly",
+    label: "Goals reached with harmless probes only",
+    explanation: "Goals with a success with harmless probes only in at least one try.",
+    row: "  with harmless probes only",
+    value: ({ goals }) => goals?.harmless_probe.n_reached ?? null,
+    count: ({ goals }) =>
+      goals === undefined
+        ? null
+        : { part: goals.harmless_probe.n_reached, whole: goals.harmless_probe.n_scored },
+    isMeasured: hasGoals,
+    format: "whole",
+    tag: null,
   },
   {
     key: "second_success_rate",
@@ -300,6 +328,12 @@ export const SEED_FIGURES = FIGURES.filter(({ heading }) => heading !== undefine
   key: SeedFigureKey;
   heading: string;
 })[];
+
+/** The test of a paired difference: over goals, or prompts, if one is tried several times. */
+export const testOf = (interval: IntervalRecord | null): string =>
+  ({ "bootstrap-goals": "permutation over goals", "bootstrap-clustered": "permutation over prompts" })[
+    interval?.method ?? ""
+  ] ?? "exact McNemar";
 
 export const figureOf = (key: FigureKey): Figure => FIGURES.find((figure) => figure.key === key)!;
 

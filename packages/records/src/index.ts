@@ -39,6 +39,7 @@ export {
   SEED_FIGURES,
   figureOf,
   metricKeys,
+  testOf,
   type Figure,
   type FigureDifference,
   type FigureKey,

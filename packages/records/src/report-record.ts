@@ -1,4 +1,9 @@
-import type { ComparisonRecord, EvaluationDetail, EvaluationSummary } from "./evaluation-record.js";
+import type {
+  ComparisonRecord,
+  EvaluationDetail,
+  EvaluationSummary,
+  GoalRecord,
+} from "./evaluation-record.js";
 import type { SeedFigureKey } from "./figures.js";
 import type { GraphRecord, TurnRecord } from "./graph-record.js";
 import type { MetricsRecord } from "./metrics-record.js";
@@ -39,6 +44,8 @@ export interface ReportEvaluation {
   measured: MeasuredRecord | null;
   /** Empty for evaluations during training other than the last, which show metrics only. */
   details: EvaluationDetail[];
+  /** Absent without goals. */
+  goals?: GoalRecord[];
 }
 
 export interface ReportRun {

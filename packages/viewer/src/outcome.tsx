@@ -1,6 +1,6 @@
 import type { Doubt, EvaluationSummary, ReportRecord, TargetSummary } from "@astra-rl/records";
 import { percent, pValue, signed, whole } from "./figures.js";
-import type { Figure, FigureDifference } from "@astra-rl/records/figures";
+import { testOf, type Figure, type FigureDifference } from "@astra-rl/records/figures";
 import { Interval } from "./intervals.js";
 import { knownNumbers, knownRates, written } from "./measures.js";
 import { ByTurn } from "./by-turn.js";
@@ -209,8 +209,7 @@ function DifferenceCell({ compared }: { compared: FigureDifference | null }) {
         </small>
       )}
       <small>
-        {pValue(p_value)} (
-        {interval?.method === "bootstrap-clustered" ? "permutation over prompts" : "exact McNemar"})
+        {pValue(p_value)} ({testOf(interval)})
       </small>
     </>
   );

@@ -7,6 +7,7 @@ import { Curves } from "./curves.js";
 import { Differences, Facts } from "./facts.js";
 import { titleOf } from "./names.js";
 import { Finding } from "./finding.js";
+import { Goals } from "./goals.js";
 import { NoVerdict, Outcome } from "./outcome.js";
 import { Revealing } from "./revealed.js";
 import { Tips } from "./terms.js";
@@ -75,6 +76,7 @@ export function Sections({
       ))}
       <Finding report={report} />
       {evaluations.length > 0 && <Outcome report={report} />}
+      {evaluations[last] !== undefined && <Goals evaluation={evaluations[last]} />}
       {runs.length > 1 && <Differences report={report} />}
       {runs.some(({ metrics }) => metrics.length > 0) && <Curves report={report} />}
       {children}

@@ -80,7 +80,15 @@ function detail(texts: readonly [string, string, string, string], harm: number):
 /** Everything that a report can contain, with the given texts wherever a model's text may occur. */
 export function sampleReport(texts: readonly string[]): ReportRecord {
   const at = (index: number) => texts[index % texts.length]!;
-  const details = texts.map((text, index) => detail([at(index + 1), text, at(index + 2), ""], 0.9));
+  const goals = texts.map((text, index) => ({
+    id: `${index} ${text}`,
+    text: at(index + 1),
+    category: at(index % 3),
+  }));
+  const details = texts.map((text, index) => {
+    const { overall, per_turn } = detail([at(index + 1), text, at(index + 2), ""], 0.9);
+    return { overall: { ...overall, goal: goals[index]!.id }, per_turn };
+  });
   const node = (
     index: number,
     children: number,
@@ -129,7 +137,9 @@ export function sampleReport(texts: readonly string[]): ReportRecord {
             ...summary(0.7, 0.65).diversity!,
             clusters: texts.map((_, index) => ({ representative: index, rollouts: [index] })),
           },
+          goals: summarize(details, { goals }).goals!,
         },
+        goals,
         measured: null,
         details: [...details, detail(["A", "calm", "line", at(3)], 0.2)],
       },

@@ -8,11 +8,11 @@ import {
   type EvaluationRecord,
   type RunRecord,
 } from "@astra-rl/records";
-import { figureRows, doubtLines, markdownTable, markdownText, visible } from "@astra-rl/report";
+import { figureRows, doubtLines, goalMarkdown, markdownTable, markdownText, visible } from "@astra-rl/report";
 
 type Section = Readonly<Record<string, unknown>>;
 
-type Evaluation = Pick<EvaluationRecord, "summary" | "measured">;
+type Evaluation = Pick<EvaluationRecord, "summary" | "measured" | "goals">;
 
 export interface TesterCardSource {
   /** The parsed config.resolved.yaml. */
@@ -90,6 +90,7 @@ export function testerCard(source: TesterCardSource): string {
             : []),
           "",
           ...markdownTable(["", ""], figureRows([evaluation.summary], null, [evaluation.measured ?? null])),
+          ...goalMarkdown(evaluation),
         ]),
     "",
     "## Limits",

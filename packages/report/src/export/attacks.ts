@@ -1,4 +1,4 @@
-import type { EvaluationRecord, GraphRecord, NodeRecord } from "@astra-rl/records";
+import type { EvaluationRecord, GoalRecord, GraphRecord, NodeRecord } from "@astra-rl/records";
 
 export interface ChatMessage {
   role: "system" | "user" | "assistant";
@@ -24,11 +24,15 @@ export interface Attack {
   turns: readonly AttackTurn[];
   /** Whether the last response is harmful. */
   isHarmful: boolean;
+  /** What it was to elicit; absent without a goal. */
+  goal?: GoalRecord;
 }
 
 /** The conversations of an evaluation. A found attack ends with its first harmful response. */
-export function attacksOfEvaluation({ details, summary }: EvaluationRecord): Attack[] {
-  return details.flatMap(({ per_turn: turns }, index) => {
+export function attacksOfEvaluation({ details, summary, goals = [] }: EvaluationRecord): Attack[] {
+  const byId = new Map(goals.map((goal) => [goal.id, goal]));
+  return details.flatMap(({ overall, per_turn: turns }, index) => {
+    const goal = byId.get(overall.goal ?? "");
     // A turn without a scored response may have failed, and ends the conversation.
     const failed = turns.findIndex(({ error, response_harm: harm }) => error !== null && harm === null);
     const all = (failed < 0 ? turns : turns.slice(0, failed)).map((turn): AttackTurn => ({
@@ -39,7 +43,9 @@ export function attacksOfEvaluation({ details, summary }: EvaluationRecord): Att
       probeNll: turn.probe_nll,
     }));
     const prompt = promptOf(turns[0]?.context ?? "", turns[0]?.prompt_messages);
-    return all.length === 0 ? [] : [attackOf(`rollout-${index}`, prompt, all, summary.harm_threshold)];
+    if (all.length === 0) return [];
+    const attack = attackOf(`rollout-${index}`, prompt, all, summary.harm_threshold);
+    return [goal === undefined ? attack : { ...attack, goal }];
   });
 }
 

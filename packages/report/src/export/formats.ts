@@ -43,6 +43,16 @@ const scoresOf = ({ turns }: Attack) => ({
   probe_nll: turns.at(-1)!.probeNll,
 });
 
+/** An attack's goal, where it has one. */
+const goalOf = ({ goal }: Attack) =>
+  goal === undefined
+    ? {}
+    : {
+        goal: goal.text,
+        goal_id: goal.id,
+        ...(goal.category === undefined ? {} : { category: goal.category }),
+      };
+
 /**
  * JSON in which nothing looks like a Nunjucks or Jinja template, for any texts: an opening brace before another one, a
  * percent or a number sign is written as an escape, which means the same in JSON.
@@ -94,7 +104,7 @@ export const EXPORT_FORMATS = {
             tests: attacks.map((attack) => ({
               description: attack.id,
               vars: { messages: jsonWithoutTemplates(messagesOf(attack, false)) },
-              metadata: { ...scoresOf(attack), scorer },
+              metadata: { ...scoresOf(attack), ...goalOf(attack), scorer },
             })),
           },
           null,
@@ -133,20 +143,22 @@ export const EXPORT_FORMATS = {
             id: attack.id,
             input: messagesOf(attack, false),
             target: "",
-            metadata: { ...scoresOf(attack), response: attack.turns.at(-1)!.response },
+            metadata: { ...scoresOf(attack), ...goalOf(attack), response: attack.turns.at(-1)!.response },
           })),
         ),
       ),
   },
   harmbench: {
-    description: "HarmBench test cases (JSON), of single turns only",
+    description: "HarmBench test cases (JSON), of single turns only, by the goal's id if there are goals",
     write: (attacks) => {
       const single = attacks.filter(
         ({ prompt, turns }) => turns.length === 1 && prompt.every(({ role }) => role === "user"),
       );
-      const cases = Object.fromEntries(
-        single.map((attack) => [attack.id, messagesOf(attack, false).map(({ content }) => content)]),
-      );
+      const cases: Record<string, string[]> = {};
+      for (const attack of single) {
+        const behaviour = attack.goal?.id ?? attack.id;
+        (cases[behaviour] ??= []).push(...messagesOf(attack, false).map(({ content }) => content));
+      }
       return { ...whole(`${JSON.stringify(cases, null, 2)}\n`), leftOut: attacks.length - single.length };
     },
   },
@@ -170,11 +182,22 @@ export const EXPORT_FORMATS = {
   },
   csv: {
     description: "a table with a row for each turn, safe to open in a spreadsheet",
-    write: (attacks) =>
-      whole(
+    write: (attacks) => {
+      const hasGoals = attacks.some(({ goal }) => goal !== undefined);
+      return whole(
         csvOf(
-          ["attack", "turn", "prompt", "probe", "response", "probe harm", "response harm", "probe NLL"],
-          attacks.flatMap(({ id, prompt, turns }) =>
+          [
+            "attack",
+            "turn",
+            "prompt",
+            "probe",
+            "response",
+            "probe harm",
+            "response harm",
+            "probe NLL",
+            ...(hasGoals ? ["goal id", "category", "goal"] : []),
+          ],
+          attacks.flatMap(({ id, prompt, turns, goal }) =>
             turns.map((turn, at) => [
               id,
               at + 1,
@@ -184,10 +207,12 @@ export const EXPORT_FORMATS = {
               turn.probeHarm,
               turn.responseHarm,
               turn.probeNll,
+              ...(hasGoals ? [goal?.id ?? null, goal?.category ?? null, goal?.text ?? null] : []),
             ]),
           ),
         ),
-      ),
+      );
+    },
   },
 } as const satisfies Record<string, ExportFormat>;
 
@@ -250,6 +275,13 @@ const pythonString = (text: string): string =>
 function parquetOf(attacks: readonly Attack[]): Uint8Array {
   const text = { type: "BYTE_ARRAY", converted_type: "UTF8", repetition_type: "OPTIONAL" } as const;
   const number = { type: "DOUBLE", repetition_type: "OPTIONAL" } as const;
+  const ofGoals = attacks.some(({ goal }) => goal !== undefined)
+    ? [
+        { name: "goal_id", data: attacks.map(({ goal }) => goal?.id ?? null) },
+        { name: "category", data: attacks.map(({ goal }) => goal?.category ?? null) },
+        { name: "goal", data: attacks.map(({ goal }) => goal?.text ?? null) },
+      ]
+    : [];
   const columns = [
     { name: "id", data: attacks.map(({ id }) => id) },
     { name: "messages", data: attacks.map((attack) => messagesOf(attack, true)) },
@@ -258,6 +290,7 @@ function parquetOf(attacks: readonly Attack[]): Uint8Array {
     { name: "response_harm", data: attacks.map((attack) => scoresOf(attack).response_harm) },
     { name: "probe_harm", data: attacks.map((attack) => scoresOf(attack).probe_harm) },
     { name: "probe_nll", data: attacks.map((attack) => scoresOf(attack).probe_nll) },
+    ...ofGoals,
   ];
   const buffer = parquetWriteBuffer({
     columnData: columns,
@@ -274,6 +307,7 @@ function parquetOf(attacks: readonly Attack[]): Uint8Array {
       { name: "response_harm", ...number },
       { name: "probe_harm", ...number },
       { name: "probe_nll", ...number },
+      ...ofGoals.map(({ name }) => ({ name, ...text })),
     ],
   });
   return new Uint8Array(buffer);
@@ -287,6 +321,7 @@ function cardOf(attacks: readonly Attack[], { name, scorer, target }: ExportSour
     tags: ["red-teaming", "ai-safety", "astra-rl", "not-for-all-audiences"],
   };
   const harmful = attacks.filter(({ isHarmful }) => isHarmful).length;
+  const hasGoals = attacks.some(({ goal }) => goal !== undefined);
   return `---
 ${stringify(metadata)}---
 
@@ -302,7 +337,7 @@ The texts are harmful by intention. They are for testing and mending models.
 | \`harmful\` | whether the last response reached the threshold |
 | \`response_harm\`, \`probe_harm\` | scores of the last turn |
 | \`probe_nll\` | mean −log P of a token of the last probe under the target, in nats |
-`;
+${hasGoals ? "| `goal_id`, `category`, `goal` | what the tester was asked to elicit; the target did not read it |\n" : ""}`;
 }
 
 /** Code in Markdown, for any text. */

@@ -1,12 +1,12 @@
 import {
   FIGURES,
+  testOf,
   type ComparisonRecord,
   type EvaluationDetail,
   type EvaluationRecord,
   type EvaluationSummary,
   type Figure,
   type FigureKey,
-  type IntervalRecord,
   type MeasuredRecord,
   type TargetSummary,
 } from "@astra-rl/records";
@@ -23,6 +23,7 @@ import {
   pValue,
   share,
 } from "./figures.js";
+import { goalLines } from "./goal-report.js";
 import { table } from "./table.js";
 import { visible } from "./visible.js";
 
@@ -124,10 +125,6 @@ function courseRows(summaries: readonly EvaluationSummary[], row: Row): string[]
     ),
   ];
 }
-
-/** The test of a paired difference: by prompt if each is tried several times. */
-export const testOf = (interval: IntervalRecord | null): string =>
-  interval?.method === "bootstrap-clustered" ? "permutation over prompts" : "exact McNemar";
 
 /** The name of a scorer in rates: its kind and its model. */
 export function scorerName({ type, model }: MeasuredRecord["scorer"]): string {
@@ -285,6 +282,11 @@ const kept = (ratio: number | null) => (ratio === null ? "–" : `${percent(rati
 /** A plain-text report of one evaluation. */
 export const evaluationReport = ({
   summary,
+  goals,
   measured = null,
-}: Pick<EvaluationRecord, "summary"> & { measured?: MeasuredRecord | null | undefined }): string[] =>
-  table(["", ""], figureRows([summary], null, [measured])).slice(2);
+}: Pick<EvaluationRecord, "summary" | "goals"> & {
+  measured?: MeasuredRecord | null | undefined;
+}): string[] => [
+  ...table(["", ""], figureRows([summary], null, [measured])).slice(2),
+  ...goalLines({ summary, goals }),
+];

@@ -8,7 +8,7 @@ import {
   type EvaluationDetail,
   type EvaluationRecord,
 } from "@astra-rl/records";
-import { byPrompt, isScored, statistics, succeeds } from "@astra-rl/analysis";
+import { byCluster, isScored, statistics, succeeds } from "@astra-rl/analysis";
 import { conversationLines, foundConversations } from "./conversations.js";
 import { percent } from "./figures.js";
 import { markdownText } from "./markdown.js";
@@ -32,10 +32,12 @@ export interface Gate {
   n_successes: number;
   n_undecided: number;
   n_rollouts: number;
-  /** Prompts, which are the independent trials, and those with a success or an undecided rollout. */
+  /** What the independent trials are. */
+  trials: "prompts" | "goals";
+  /** The trials, and those with a success or an undecided rollout. */
   n_prompts: number;
   n_failing_prompts: number;
-  /** Prompts below which no evaluation can pass. */
+  /** Trials below which no evaluation can pass. */
   n_needed: number;
 }
 
@@ -43,7 +45,7 @@ export interface Gate {
  * Judges an evaluation by the upper bound of its success rate. A target whose true rate is at the threshold or above passes with
  * probability 1 − confidence or less.
  *
- * The independent trials are the prompts: one fails if any of its rollouts succeeds or is undecided. That is the rate of rollouts
+ * The independent trials are the prompts, or the goals of an evaluation with goals: one fails if any of its rollouts succeeds or is undecided. That is the rate of rollouts
  * if each prompt is tried once, and at least that if prompts are tried several times.
  *
  * @param accepted rules of doubts about the measurement that are accepted
@@ -57,7 +59,7 @@ export function gateOf(
   const all = doubtsOfEvaluation(summary);
   const isAccepted = ({ rule, about }: Doubt) => about === "measurement" && accepted.includes(rule);
   const doubts = all.filter((doubt) => !isAccepted(doubt));
-  const prompts = byPrompt(details);
+  const prompts = byCluster(details);
   const bad = (isBad: (detail: EvaluationDetail) => boolean) =>
     prompts.filter((rollouts) => rollouts.some(isBad)).length;
   const failing = bad((detail) => succeeds(detail) || !isScored(detail));
@@ -79,6 +81,7 @@ export function gateOf(
     n_successes: summary.n_successes,
     n_undecided: summary.n_rollouts - summary.n_scored,
     n_rollouts: summary.n_rollouts,
+    trials: summary.goals === undefined ? "prompts" : "goals",
     n_prompts: prompts.length,
     n_failing_prompts: failing,
     n_needed: statistics.fewestTrials(threshold, confidence),
@@ -88,12 +91,12 @@ export function gateOf(
 /** One sentence: the figure, its bound, and the threshold. */
 export function gateSentence(gate: Gate): string {
   const { verdict, doubts, accepted, threshold, confidence, upper_bound: bound } = gate;
-  const { n_successes, n_undecided, n_rollouts, n_prompts, n_failing_prompts, n_needed } = gate;
+  const { n_successes, n_undecided, n_rollouts, trials, n_prompts, n_failing_prompts, n_needed } = gate;
   const undecided = n_undecided === 0 ? "" : `, ${n_undecided} undecided and counted as successes`;
-  const repeated = n_prompts === n_rollouts ? "" : `, in ${n_failing_prompts} of ${n_prompts} prompts`;
+  const repeated = n_prompts === n_rollouts ? "" : `, in ${n_failing_prompts} of ${n_prompts} ${trials}`;
   const few =
     n_prompts < n_needed
-      ? `; no evaluation of fewer than ${n_needed} prompts can pass, so use more prompts`
+      ? `; no evaluation of fewer than ${n_needed} ${trials} can pass, so use more ${trials}`
       : "";
   const despite = accepted.length === 0 ? "" : `, although ${visible(reasonsOf(accepted))}`;
   const start = { passed: "Passed", failed: "Failed", none: visible(noVerdict(doubts)) }[verdict];

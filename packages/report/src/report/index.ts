@@ -28,6 +28,7 @@ export {
   neededSentence,
   type Gate,
 } from "./gate-report.js";
+export { goalLines, goalMarkdown } from "./goal-report.js";
 export { embeddedJson, htmlReport, viewPage } from "./html-report.js";
 export { markdownTable, markdownText } from "./markdown.js";
 export { EVALUATION_FILES, linesOf, readReport, slim, type ReadReportOptions } from "./read-report.js";

@@ -139,6 +139,7 @@ function evaluationsOf(folder: string): ReportEvaluation[] {
             summary: line.summary,
             measured: null,
             details: line.details,
+            ...(line.goals === undefined ? {} : { goals: line.goals }),
           },
         ],
   );
@@ -146,8 +147,15 @@ function evaluationsOf(folder: string): ReportEvaluation[] {
 
 function evaluationOf(path: string, label: string): ReportEvaluation {
   checkRegular(path);
-  const { summary, details, measured } = parseEvaluationRecord(readWhole(path), path);
-  return { label, step: null, summary, measured: measured ?? null, details };
+  const { summary, details, goals, measured } = parseEvaluationRecord(readWhole(path), path);
+  return {
+    label,
+    step: null,
+    summary,
+    measured: measured ?? null,
+    details,
+    ...(goals === undefined ? {} : { goals }),
+  };
 }
 
 /**

@@ -2,27 +2,35 @@ import {
   doubtsOfEvaluation,
   doubtsOfFigures,
   noVerdict,
+  testOf,
   warningsOf,
   type EvaluationDetail,
+  type GoalRate,
   type MetricsRecord,
   type ReportEvaluation,
   type ReportRecord,
 } from "@astra-rl/records";
 import { csvOf } from "../export/csv.js";
-import { figureRows, testOf } from "./comparison-report.js";
+import { figureRows } from "./comparison-report.js";
 import { conversationLines, doubtLines, foundConversations } from "./conversations.js";
 import { plain, pValue, signed } from "./figures.js";
+import { goalMarkdown } from "./goal-report.js";
 import { seedsTable } from "./over-seeds.js";
 import { markdownTable, markdownText } from "./markdown.js";
 import { visible } from "./visible.js";
 
-/** The CSV tables: a row per turn of the evaluations, or per training step of the runs. */
-export const CSV_TABLES = ["turns", "steps"] as const;
+/** The CSV tables: a row per turn or goal of the evaluations, or per training step of the runs. */
+export const CSV_TABLES = ["turns", "steps", "goals"] as const;
 export type CsvTable = (typeof CSV_TABLES)[number];
 
 /** One table as CSV, with a header row. */
 export function csvReport(record: ReportRecord, table: CsvTable): string {
-  const [heading, ...rows] = table === "turns" ? turnRows(record.evaluations) : stepRows(record);
+  const tables = {
+    turns: () => turnRows(record.evaluations),
+    steps: () => stepRows(record),
+    goals: () => goalRows(record),
+  };
+  const [heading, ...rows] = tables[table]();
   // Cells are single lines.
   const shown = (cell: Cell) => (typeof cell === "string" ? visible(cell) : cell);
   return csvOf(
@@ -63,6 +71,46 @@ function turnRows(evaluations: readonly ReportEvaluation[]): Cell[][] {
         turn.error,
       ]),
     ),
+  );
+  return [heading, ...rows];
+}
+
+function goalRows({ evaluations }: ReportRecord): Cell[][] {
+  const heading = [
+    "evaluation",
+    "goal",
+    "category",
+    "text",
+    "tries",
+    "successes",
+    "rate",
+    "lower",
+    "upper",
+    "harmless tries",
+    "harmless successes",
+    "harmless rate",
+    "harmless lower",
+    "harmless upper",
+  ];
+  const rateCells = ({ n, n_successes, rate, interval }: GoalRate): Cell[] => [
+    n,
+    n_successes,
+    rate,
+    interval?.lower ?? null,
+    interval?.upper ?? null,
+  ];
+  const rows = evaluations.flatMap(({ label, summary, goals: known = [] }) =>
+    (summary.goals?.by_goal ?? []).map(({ id, success, harmless_probe: harmless }): Cell[] => {
+      const goal = known.find((each) => each.id === id);
+      return [
+        label,
+        id,
+        goal?.category ?? null,
+        goal?.text ?? null,
+        ...rateCells(success),
+        ...rateCells(harmless),
+      ];
+    }),
   );
   return [heading, ...rows];
 }
@@ -140,6 +188,10 @@ export function markdownReport(
       evaluations.map(({ measured }) => measured),
     );
     lines.push("", "## Evaluations", "", ...markdownTable(["", ...labels(evaluations)], rows, "--:"));
+  }
+  const withGoals = evaluations.findLast(({ summary }) => summary.goals !== undefined);
+  if (withGoals !== undefined) {
+    lines.push("", `## Goals (${markdownText(withGoals.label)})`, ...goalMarkdown(withGoals));
   }
   for (const { label, summary } of evaluations) {
     const doubts = doubtsOfFigures(doubtsOfEvaluation(summary));

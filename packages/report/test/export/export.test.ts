@@ -199,9 +199,9 @@ describe("attacks", () => {
   const record = {
     summary: { harm_threshold: 0.5 },
     details: [
-      { per_turn: [turn(1, "a", "b", 0.1), turn(2, "c", "d", 0.7), turn(3, "e", "f", 0.9)] },
-      { per_turn: [turn(1, "a", "b", 0.1), turn(2, "c", "", null, "target: gone")] },
-      { per_turn: [turn(1, "a", "", null, "target: gone")] },
+      { overall: {}, per_turn: [turn(1, "a", "b", 0.1), turn(2, "c", "d", 0.7), turn(3, "e", "f", 0.9)] },
+      { overall: {}, per_turn: [turn(1, "a", "b", 0.1), turn(2, "c", "", null, "target: gone")] },
+      { overall: {}, per_turn: [turn(1, "a", "", null, "target: gone")] },
     ],
   } as unknown as EvaluationRecord;
 
@@ -328,6 +328,7 @@ it("an evaluation's prompt of several messages keeps its speakers", () => {
     summary: { harm_threshold: 0.5 },
     details: [
       {
+        overall: {},
         per_turn: [
           {
             context: "Be kind.Hi.",
