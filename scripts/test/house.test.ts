@@ -124,6 +124,19 @@ describe("the budgets", () => {
     expect(read.reduce((sum, path) => sum + linesOf(path), 0)).toBeLessThanOrEqual(3000);
   });
 
+  test("the run folder, its checkpoints and the ranks have at most 2,200 lines", () => {
+    const checkpoints = ["callbacks/checkpoint-callback", "trainer-state", "run-settings"];
+    const paths = [
+      ...sources("packages/records").filter((path) => path.includes("/src/run-folder/")),
+      ...[...checkpoints, "ranks"].map((name) => `packages/method/src/training/${name}.ts`),
+      ...["sampler/growth-in-shares", "tree/graph-parcel"].map((name) => `packages/method/src/${name}.ts`),
+      ...["distributed", "launcher"].map((name) => `packages/torch/src/${name}.ts`),
+      "packages/assembly/src/command/ranks.ts",
+      "packages/astra-rl/src/commands/diagnose-ranks.ts",
+    ];
+    expect(paths.reduce((sum, path) => sum + linesOf(path), 0)).toBeLessThanOrEqual(2200);
+  });
+
   test("a file has at most 400 lines", () => {
     const long = published.flatMap(sources).filter((path) => linesOf(path) > 400);
     expect(long).toEqual([]);

@@ -19,6 +19,7 @@ export {
   keepAnswersOf,
   noteHubModel,
   requireSame,
+  serverRecord,
   spendingNotes,
   spendingNotesOfRanks,
   trainSystem,

@@ -27,6 +27,9 @@ const RANK_ZERO_FIRST = 1000;
 /**
  * Runs a command in `count` processes of this machine; for 1 as one of the processes that a launcher started, or alone.
  *
+ * All ranks run the same program on the same data: rollouts, forward passes and gradients are computed in shares, and
+ * rank 0 writes and shows the results.
+ *
  * @param command with the arguments that it was given
  */
 export async function inProcesses(
@@ -35,22 +38,9 @@ export async function inProcesses(
   output: Output,
   run: () => Promise<void>,
 ): Promise<void> {
-  if (count > 1) await runProcesses(count, command);
-  else await amongRanks(output, run);
-}
-
-/**
- * Runs a command as one of the processes that a launcher started, or alone without a launcher.
- *
- * All ranks run the same program on the same data: rollouts, forward passes and gradients are computed in shares, and
- * rank 0 writes and shows the results.
- */
-async function amongRanks(output: Output, run: () => Promise<void>): Promise<void> {
+  if (count > 1) return runProcesses(count, command);
   const launched = distributed.launchedOptions();
-  if (launched === null) {
-    await run();
-    return;
-  }
+  if (launched === null) return run();
   const { rank, worldSize } = launched;
   const onLost = (lost: number | null) => {
     // Only the first remaining rank prints the line.

@@ -1,7 +1,13 @@
 import { existsSync, readdirSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { distributed } from "@astra-rl/torch";
-import { AnswerJournal, HTTPLikelihood, HTTPModel, type ServedModel } from "@astra-rl/http";
+import {
+  AnswerJournal,
+  HTTPLikelihood,
+  HTTPModel,
+  type ServedModel,
+  type ServerTraits,
+} from "@astra-rl/http";
 import type { ServerRecord } from "@astra-rl/records";
 import { servedModels, type AssembledSystem } from "../assemble/index.js";
 
@@ -14,6 +20,17 @@ export interface ServerFindings {
   warnings: string[];
 }
 
+/** What a run records of a server. */
+export const serverRecord = (traits: ServerTraits): ServerRecord => ({
+  model: traits.model,
+  limit: traits.limit,
+  limit_holds: traits.limitHolds,
+  omitted: [...traits.omitted],
+  ignored: [...traits.ignored],
+  logprobs: traits.logprobs,
+  seed_repeats: traits.repeats,
+});
+
 /**
  * Probes the servers of a system, and reports where their behavior differs from the configuration.
  *
@@ -24,16 +41,8 @@ export async function probeServers(assembled: AssembledSystem): Promise<ServerFi
   for (const model of servedModels(assembled)) {
     const { name, server } = model;
     const traits = await model.probe();
-    const { limit, limitHolds, omitted, missed, ignored, logprobs, repeats } = traits;
-    made.servers[name] = {
-      model: traits.model,
-      limit,
-      limit_holds: limitHolds,
-      omitted: [...omitted],
-      ignored: [...ignored],
-      logprobs,
-      seed_repeats: repeats,
-    };
+    const { limit, limitHolds, missed, ignored, repeats } = traits;
+    made.servers[name] = serverRecord(traits);
     made.notes.push(
       `${name}: ${server.options.model} at ${server.baseURL}` +
         (repeats === false ? "; equal seeds give different answers" : ""),

@@ -13,16 +13,34 @@ import { fastestTypes } from "@astra-rl/method";
 import { inProcesses, processesOption } from "@astra-rl/assembly/command";
 import { createOutput, type Output, type Streams } from "@astra-rl/assembly/program";
 import { measureConnection, showConnection } from "./diagnose-ranks.js";
+import { diagnoseServer, showServer, type ServerPlace } from "./diagnose-server.js";
 import { diagnose, type EngineFacts, type Facts } from "./diagnosis.js";
 
 /** `astra-rl doctor`: shows the engine, its speed, and problems. Exit code 1 if nothing works. */
 export function doctorCommand(streams: Streams) {
   return new Command("doctor")
-    .description("Check the installation: libtorch, speed, problems found")
+    .description("Check the installation: libtorch, speed, problems found; or what a model's server supports")
     .option("--json", "print the result as JSON", false)
     .option("--distributed", "measure the connection between the processes that a launcher started", false)
     .addOption(processesOption())
-    .action(async ({ json, distributed: measures, processes = 1 }, command) => {
+    .option("--server <url>", "probe a server as a run does at its start; the base URL of its API")
+    .option("--model <name>", "with --server: the model's name there")
+    .option("--api <name>", "with --server: its API (default: chat, that of OpenAI)")
+    .option("--api-key-env <variable>", "with --server: the environment variable that holds the API key")
+    .action(async ({ json, distributed: measures, processes = 1, ...served }, command) => {
+      const place = serverPlace(served);
+      if (place !== null) {
+        if (measures || processes > 1)
+          throw new UsageError(
+            "inapplicable-option",
+            "--server: cannot be combined with --distributed or --processes",
+          );
+        const output = createOutput(streams);
+        const facts = await diagnoseServer(place);
+        if (json) output.json(facts);
+        else showServer(facts, output);
+        return;
+      }
       if (measures) {
         await diagnoseRanks(createOutput(streams, { isRanked: true }), json, processes, command);
         return;
@@ -42,6 +60,35 @@ export function doctorCommand(streams: Streams) {
         throw new AstraError("doctor: the installation is broken; see above");
       }
     });
+}
+
+/** The server that the options name; null for none. @throws UsageError for options that lack another one */
+function serverPlace({
+  server: baseURL,
+  model,
+  api,
+  apiKeyEnv,
+}: {
+  server?: string;
+  model?: string;
+  api?: string;
+  apiKeyEnv?: string;
+}): ServerPlace | null {
+  const others = { "--model": model, "--api": api, "--api-key-env": apiKeyEnv };
+  if (baseURL === undefined) {
+    const [given] = Object.entries(others).find(([, value]) => value !== undefined) ?? [];
+    if (given === undefined) return null;
+    throw new UsageError("requires-option", `${given}: requires --server; add it`);
+  }
+  if (model === undefined)
+    throw new UsageError("requires-option", "--server: requires --model, the model's name there; add it");
+  return {
+    baseURL,
+    model,
+    // Checked with the other options of a model behind a server.
+    ...(api === undefined ? {} : { api: api as NonNullable<ServerPlace["api"]> }),
+    ...(apiKeyEnv === undefined ? {} : { apiKeyEnv }),
+  };
 }
 
 async function diagnoseRanks(

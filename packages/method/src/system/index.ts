@@ -11,4 +11,4 @@ export { ModelPool } from "./model-pool.js";
 export { TARGET_READS, type ASTSystemOptions, type SystemParts, type TargetReads } from "./system-parts.js";
 export { ENTROPY_UNKNOWN, System, ValueFunctionSystem, hasValues, type SystemNeed } from "./system.js";
 export type { PromptOf, MessageOrText } from "./message-or-text.js";
-export { requireNeeds } from "./require-needs.js";
+export { requireNeeds, type TokenTeller } from "./require-needs.js";

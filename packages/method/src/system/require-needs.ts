@@ -1,4 +1,7 @@
 import { UsageError } from "@astra-rl/base";
+import type { Conversation, Message } from "@astra-rl/lm";
+import type { TokensRecord } from "@astra-rl/records";
+import type { Node } from "../tree/index.js";
 import type { System, SystemNeed } from "./system.js";
 
 /**
@@ -21,3 +24,20 @@ const NEEDED = {
   values: { rule: "no-values", what: "a system that provides values" },
   entropy: { rule: "no-entropy", what: "the entropy of the tester" },
 };
+
+/** Implemented by systems that can record token ids in graphs.jsonl (`keepTokens`). */
+export interface TokenTeller<S = Conversation, A = Message> {
+  /** The token ids of a turn; null if the system did not generate the turn. */
+  tokensOf(node: Node<S, A>): TokensRecord | null;
+}
+
+/** @throws UsageError for a system without `tokensOf` */
+export function tokenTeller<S, A>(system: object): TokenTeller<S, A> {
+  if (typeof (system as Partial<TokenTeller<S, A>>).tokensOf === "function")
+    return system as TokenTeller<S, A>;
+  throw new UsageError(
+    "no-token-ids",
+    "training: keepTokens requires a system that provides the token ids of a turn (a method tokensOf), and " +
+      "this one does not",
+  );
+}

@@ -8,7 +8,7 @@ import type { Algorithm } from "../algorithm/index.js";
 import type { Evaluator } from "../evaluation/index.js";
 import type { Sampler } from "../sampler/index.js";
 import { CheckpointCallback, EvaluationCallback, type EvaluationReport } from "./callbacks/index.js";
-import { tokenTeller } from "./callbacks/checkpoint-callback.js";
+import { tokenTeller } from "../system/require-needs.js";
 import { HFASTConfiguration } from "./hf-ast-configuration.js";
 import { trainingSettings } from "./run-settings.js";
 import { requireConfiguration, TrainingConfiguration } from "./training-configuration.js";

@@ -1,5 +1,12 @@
 export { Journal } from "./journal.js";
-export { checkResumable, noCheckpoint, readResumableState, savedStep } from "./resume.js";
+export {
+  checkResumable,
+  noCheckpoint,
+  readResumableState,
+  savedStep,
+  wasAndIs,
+  type RunSettings,
+} from "./resume.js";
 export {
   JOURNALS,
   LEFT_OF_FILE,
@@ -16,7 +23,6 @@ export {
   takeRunFolder,
 } from "./run-folder.js";
 export { LOCK_FILE, RunLock, type RunLockOptions } from "./run-lock.js";
-export { type RunSettings, wasAndIs } from "./run-settings.js";
 export {
   STATE_VERSION,
   readState,

@@ -1,4 +1,4 @@
-import { closeSync, existsSync, openSync, readdirSync, rmSync, writeSync } from "node:fs";
+import { existsSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import {
   explainDiskErrors,
@@ -63,32 +63,26 @@ export class RunDirectory {
     this.#isOwn = lock === undefined;
     this.#lock = lock ?? RunLock.take(this.path, onTakeover === undefined ? {} : { onTakeover });
     try {
-      this.#open(resume);
+      explainDiskErrors(this.path, () => {
+        if (!resume && JOURNALS.some((name) => this[name].bytes > 0)) {
+          throw new UsageError(
+            "folder-of-another-run",
+            `${this.path}: contains the metrics of another run; resume that run, or choose another folder`,
+          );
+        }
+        recoverRunFolder(this.path);
+        // An existing folder may refuse new files, or be on a full disk: fail early.
+        const probe = join(this.path, "checkpoints", ".probe");
+        try {
+          writeFileSync(probe, "probe");
+        } finally {
+          rmSync(probe, { force: true });
+        }
+      });
     } catch (error) {
       this.close();
       throw error;
     }
-  }
-
-  #open(resume: boolean): void {
-    explainDiskErrors(this.path, () => {
-      if (!resume && JOURNALS.some((name) => this[name].bytes > 0)) {
-        throw new UsageError(
-          "folder-of-another-run",
-          `${this.path}: contains the metrics of another run; resume that run, or choose another folder`,
-        );
-      }
-      recoverRunFolder(this.path);
-      // An existing folder may refuse new files, or be on a full disk: fail early.
-      const probe = join(this.path, "checkpoints", ".probe");
-      const handle = openSync(probe, "w");
-      try {
-        writeSync(handle, "probe");
-      } finally {
-        closeSync(handle);
-        rmSync(probe, { force: true });
-      }
-    });
   }
 
   close(): void {
@@ -140,7 +134,8 @@ export class RunDirectory {
       keep > 1 && this.hasCheckpoint("last") ? join(this.path, "checkpoints", `step-${before}`) : null;
     const options = kept === null ? {} : { keepOldAs: kept };
     await replaceFolder(this.checkpointPath("last"), (temporary) => this.#checked(write, temporary), options);
-    for (const step of this.keptSteps().slice(0, Math.max(0, this.keptSteps().length - (keep - 1)))) {
+    const steps = this.keptSteps();
+    for (const step of steps.slice(0, Math.max(0, steps.length - (keep - 1)))) {
       rmSync(join(this.path, "checkpoints", `step-${step}`), { recursive: true, force: true });
     }
   }

@@ -57,19 +57,17 @@ export interface RunLockOptions {
  * every write.
  */
 export class RunLock {
-  readonly #folder: string;
   readonly #path: string;
-  readonly #text: string;
-  readonly #renewal: Renewal;
   #held = true;
   readonly #atExit = () => this.release();
 
-  private constructor(folder: string, text: string, renewal: Renewal) {
-    this.#folder = folder;
+  private constructor(
+    private readonly folder: string,
+    private readonly text: string,
+    private readonly renewal: Renewal,
+  ) {
     // Absolute, because a process may change its working directory.
     this.#path = resolve(folder, LOCK_FILE);
-    this.#text = text;
-    this.#renewal = renewal;
     process.once("exit", this.#atExit);
   }
 
@@ -110,7 +108,7 @@ export class RunLock {
   /** Whether a process that may be alive holds the lock of a folder. */
   static isHeld(folder: string): boolean {
     const path = join(folder, LOCK_FILE);
-    const text = isFile(path) ? readIfThere(path) : null;
+    const text = textOf(path);
     const holder = text === null ? null : parse(text);
     return holder !== null && lifeOf(holder, path).isAlive;
   }
@@ -128,8 +126,8 @@ export class RunLock {
       pause(10);
       found = this.#found();
     }
-    if (found === this.#text) return;
-    const place = this.#renewal.place();
+    if (found === this.text) return;
+    const place = this.renewal.place();
     const moved = place !== null && place !== this.#path ? place.slice(0, -LOCK_FILE.length - 1) : null;
     const what =
       moved !== null
@@ -139,14 +137,14 @@ export class RunLock {
           : "was taken over by another process";
     throw new UsageError(
       "folder-moved",
-      `${this.#folder}: ${what}, while this run was using it; stopped before writing anything elsewhere. ` +
+      `${this.folder}: ${what}, while this run was using it; stopped before writing anything elsewhere. ` +
         `Resume from its last checkpoint with --resume and --run-dir ${moved ?? "of the folder"}`,
     );
   }
 
   #found(): string | null {
     try {
-      return isFile(this.#path) ? readIfThere(this.#path) : null;
+      return textOf(this.#path);
     } catch {
       return null;
     }
@@ -157,11 +155,11 @@ export class RunLock {
     if (!this.#held) return;
     this.#held = false;
     process.off("exit", this.#atExit);
-    const places = [this.#path, this.#renewal.place() ?? this.#path];
-    this.#renewal.end();
+    const places = [this.#path, this.renewal.place() ?? this.#path];
+    this.renewal.end();
     try {
       for (const place of places) {
-        if (isFile(place) && readIfThere(place) === this.#text) rmSync(place, { force: true });
+        if (textOf(place) === this.text) rmSync(place, { force: true });
       }
     } catch {
       // The folder or the disk is gone: there is nothing left to release.
@@ -175,7 +173,6 @@ const pause = (milliseconds: number) =>
 
 /** Renews the lease by setting the lock's modification time, from a thread that computation does not block. */
 class Renewal {
-  readonly #handle: number;
   readonly #worker: Worker;
 
   /**
@@ -196,8 +193,7 @@ class Renewal {
     return null;
   }
 
-  private constructor(handle: number) {
-    this.#handle = handle;
+  private constructor(private readonly handle: number) {
     const source = `
       const { workerData: { handle, every } } = require("node:worker_threads");
       const { futimesSync } = require("node:fs");
@@ -208,7 +204,7 @@ class Renewal {
       eval: true,
       execArgv: [],
       env: {},
-      workerData: { handle: this.#handle, every: RENEWED_EVERY },
+      workerData: { handle: this.handle, every: RENEWED_EVERY },
       resourceLimits: { maxOldGenerationSizeMb: 16, maxYoungGenerationSizeMb: 4, stackSizeMb: 1 },
     });
     // Without the worker the lease expires; `check` notices if another process takes over.
@@ -219,7 +215,7 @@ class Renewal {
   /** The lock's current path, on Linux; null on other systems, or if the file was deleted. */
   place(): string | null {
     try {
-      const place = readlinkSync(`/proc/self/fd/${this.#handle}`);
+      const place = readlinkSync(`/proc/self/fd/${this.handle}`);
       return statSync(place, { throwIfNoEntry: false }) === undefined ? null : place;
     } catch {
       return null;
@@ -228,13 +224,16 @@ class Renewal {
 
   end(): void {
     void this.#worker.terminate();
-    closeSync(this.#handle);
+    closeSync(this.handle);
   }
 }
 
+/** The name of a file beside the lock, which a killed process may leave. */
+const partial = (path: string) => `${path}.${process.pid}-${randomBytes(4).toString("hex")}.partial`;
+
 /** Creates the lock atomically, unless there is one. */
 function create(path: string, text: string): boolean {
-  const own = `${path}.${process.pid}-${randomBytes(4).toString("hex")}.partial`;
+  const own = partial(path);
   writeFileSync(own, text, { flag: "wx" });
   try {
     linkSync(own, path);
@@ -258,7 +257,7 @@ function create(path: string, text: string): boolean {
 
 /** Removes the lock with content `text`; false if another process was faster. */
 function removeStale(path: string, text: string): boolean {
-  const aside = `${path}.${process.pid}-${randomBytes(4).toString("hex")}.partial`;
+  const aside = partial(path);
   try {
     renameSync(path, aside);
   } catch {
@@ -289,9 +288,9 @@ function parse(text: string): Holder | null {
   }
 }
 
-function isFile(path: string): boolean {
-  return lstatSync(path, { throwIfNoEntry: false })?.isFile() === true;
-}
+/** The text of a file; null where there is none, or something else of that name. */
+const textOf = (path: string): string | null =>
+  lstatSync(path, { throwIfNoEntry: false })?.isFile() === true ? readIfThere(path) : null;
 
 /** A dangling link would both exist and not exist, and reading a pipe would never end. */
 function requireFile(path: string): void {
@@ -345,7 +344,7 @@ function isRunning({ pid, began }: Holder): boolean {
 
 /** Milliseconds since a lock was renewed, by the clock of its file system; 0 if the lock is gone. */
 function silence(path: string): number {
-  const own = `${path}.${process.pid}-${randomBytes(4).toString("hex")}.partial`;
+  const own = partial(path);
   try {
     writeFileSync(own, "", { flag: "wx" });
     const renewed = statSync(path, { throwIfNoEntry: false });

@@ -8,10 +8,10 @@ import {
   JOURNALS,
   readResumableState,
   type MetricsRecord,
-  type TokensRecord,
   type RunDirectory,
   type RunSettings,
 } from "@astra-rl/records";
+import type { TokenTeller } from "../../system/index.js";
 import { stringifyGraph, type Node } from "../../tree/index.js";
 import {
   computeTypesOf,
@@ -27,12 +27,6 @@ import type { TrainingEvaluation } from "./evaluation-callback.js";
 /** With `checkpointEvery: auto`, the minimum time between checkpoints, in multiples of the time to write one. */
 const AUTO_SHARE = 20;
 
-/** Implemented by systems that can record token ids in graphs.jsonl (`keepTokens`). */
-export interface TokenTeller<S = Conversation, A = Message> {
-  /** The token ids of a turn; null if the system did not generate the turn. */
-  tokensOf(node: Node<S, A>): TokensRecord | null;
-}
-
 /**
  * Writes metrics.jsonl, graphs.jsonl, evaluations.jsonl and checkpoints to the run directory, and restores a trainer
  * from them; among several processes, rank 0 writes. The three files are appended to before a checkpoint is written. The checkpoint records their lengths and
@@ -40,11 +34,6 @@ export interface TokenTeller<S = Conversation, A = Message> {
  */
 export class CheckpointCallback<S = Conversation, A = Message> implements TrainingCallback<S, A> {
   readonly name = "checkpoints";
-  readonly #trainer: Trainer<S, A>;
-  readonly #configuration: HFASTConfiguration;
-  readonly #directory: RunDirectory;
-  readonly #settings: RunSettings;
-  readonly #tokens: TokenTeller<S, A> | null;
   #savedStep = 0;
   /** Lines of the current step, not yet written. */
   #graphLines: string[] = [];
@@ -54,22 +43,16 @@ export class CheckpointCallback<S = Conversation, A = Message> implements Traini
 
   /** @param tokens source of the token ids written with the graphs; null omits them */
   constructor(
-    trainer: Trainer<S, A>,
-    configuration: HFASTConfiguration,
-    directory: RunDirectory,
-    settings: RunSettings,
-    tokens: TokenTeller<S, A> | null,
-  ) {
-    this.#trainer = trainer;
-    this.#configuration = configuration;
-    this.#directory = directory;
-    this.#settings = settings;
-    this.#tokens = tokens;
-  }
+    private readonly trainer: Trainer<S, A>,
+    private readonly configuration: HFASTConfiguration,
+    private readonly directory: RunDirectory,
+    private readonly settings: RunSettings,
+    private readonly tokens: TokenTeller<S, A> | null,
+  ) {}
 
   onExperience({ graphs, credits }: Experience<S, A, unknown>, { step }: TrainingControl): void {
-    if (!this.#configuration.keepGraphs || distributed.rank() > 0) return;
-    const tokens = this.#tokens;
+    if (!this.configuration.keepGraphs || distributed.rank() > 0) return;
+    const { tokens } = this;
     const tokensOf = tokens === null ? undefined : (node: Node<S, A>) => tokens.tokensOf(node);
     // Serialized before the updates, because an algorithm may modify nodes.
     this.#graphLines = graphs.map((graph, index) =>
@@ -82,8 +65,8 @@ export class CheckpointCallback<S = Conversation, A = Message> implements Traini
     const line = { step, summary, details, ...rest };
     this.#evaluationLines = [JSON.stringify(line)];
     if (!isBest || distributed.rank() > 0) return;
-    await this.#directory.writeCheckpoint("best", async (folder) => {
-      await saveCheckpoint(this.#trainer.system, folder);
+    await this.directory.writeCheckpoint("best", async (folder) => {
+      await saveCheckpoint(this.trainer.system, folder);
       const text = `${JSON.stringify({ step, summary, version: EVALUATION_VERSION }, null, 2)}\n`;
       writeFileAtomic(join(folder, "evaluation.json"), [text]);
     });
@@ -91,10 +74,10 @@ export class CheckpointCallback<S = Conversation, A = Message> implements Traini
 
   async onStep(record: MetricsRecord, control: TrainingControl): Promise<void> {
     if (distributed.rank() === 0) {
-      this.#directory.check();
-      this.#directory.graphs.append(this.#graphLines);
-      this.#directory.evaluations.append(this.#evaluationLines);
-      this.#directory.metrics.append([stringifyMetrics(record)]);
+      this.directory.check();
+      this.directory.graphs.append(this.#graphLines);
+      this.directory.evaluations.append(this.#evaluationLines);
+      this.directory.metrics.append([stringifyMetrics(record)]);
     }
     this.#graphLines = [];
     this.#evaluationLines = [];
@@ -108,16 +91,15 @@ export class CheckpointCallback<S = Conversation, A = Message> implements Traini
 
   /** Restores the trainer and the run's files from the last checkpoint. Checks everything before changing anything. */
   async restore(): Promise<void> {
-    const directory = this.#directory;
-    const trainer = this.#trainer;
+    const { directory, trainer } = this;
     const folder = directory.checkpointPath("last");
-    const state = readResumableState(folder, this.#settings);
+    const state = readResumableState(folder, this.settings);
     this.#checkTypes(folder, state.computeTypes);
     // A run that no longer keeps graphs can resume after the large file was deleted.
     const names = JOURNALS.filter(
       (name) =>
         name !== "graphs" ||
-        this.#configuration.keepGraphs ||
+        this.configuration.keepGraphs ||
         directory.graphs.bytes >= state.journals.graphs.bytes,
     );
     if (distributed.rank() === 0) {
@@ -131,7 +113,7 @@ export class CheckpointCallback<S = Conversation, A = Message> implements Traini
   }
 
   #isDue(control: TrainingControl): boolean {
-    const { checkpointEvery } = this.#configuration;
+    const { checkpointEvery } = this.configuration;
     if (checkpointEvery !== "auto") return checkpointEvery > 0 && control.step % checkpointEvery === 0;
     if (this.#lastWrite === null) return true;
     return control.clock() - this.#lastWrite.at >= AUTO_SHARE * this.#lastWrite.took;
@@ -139,11 +121,10 @@ export class CheckpointCallback<S = Conversation, A = Message> implements Traini
 
   async #save(control: TrainingControl): Promise<void> {
     const start = control.clock();
-    const directory = this.#directory;
-    const trainer = this.#trainer;
+    const { directory, trainer } = this;
     const types = computeTypesOf(trainer.system);
     if (distributed.rank() === 0) {
-      await directory.writeLast(this.#configuration.keepCheckpoints, this.#savedStep, (folder) =>
+      await directory.writeLast(this.configuration.keepCheckpoints, this.#savedStep, (folder) =>
         saveCheckpoint(trainer.system, folder, (stateFolder, digests) => {
           const { metrics, graphs, evaluations } = directory;
           const state = {
@@ -153,7 +134,7 @@ export class CheckpointCallback<S = Conversation, A = Message> implements Traini
               graphs: graphs.state(),
               evaluations: evaluations.state(),
             },
-            run: this.#settings.record,
+            run: this.settings.record,
             ...(types === null ? {} : { computeTypes: { ...types } }),
           };
           saveState(stateFolder, state, trainer.optimizer.stateDict(), digests);
@@ -170,7 +151,7 @@ export class CheckpointCallback<S = Conversation, A = Message> implements Traini
   }
 
   #checkTypes(folder: string, saved: Readonly<Record<string, string>> = {}): void {
-    const current = computeTypesOf(this.#trainer.system);
+    const current = computeTypesOf(this.trainer.system);
     for (const [name, then] of Object.entries(current === null ? {} : saved)) {
       if (current![name] === then) continue;
       throw new UsageError(
@@ -183,15 +164,4 @@ export class CheckpointCallback<S = Conversation, A = Message> implements Traini
       );
     }
   }
-}
-
-/** @throws UsageError for a system without `tokensOf` */
-export function tokenTeller<S, A>(system: object): TokenTeller<S, A> {
-  if (typeof (system as Partial<TokenTeller<S, A>>).tokensOf === "function")
-    return system as TokenTeller<S, A>;
-  throw new UsageError(
-    "no-token-ids",
-    "training: keepTokens requires a system that provides the token ids of a turn (a method tokensOf), and " +
-      "this one does not",
-  );
 }
