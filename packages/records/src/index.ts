@@ -13,7 +13,6 @@ export {
   parseEvaluationLine,
   parseEvaluationLines,
   parseEvaluationRecord,
-  recordOfEvaluation,
   stringifyEvaluation,
   stringifyEvaluationLine,
   type ComparisonRecord,
@@ -33,6 +32,7 @@ export {
   type TargetSummary,
   type UnknownReason,
 } from "./evaluation-record.js";
+export { recordOfEvaluation } from "./record-of-evaluation.js";
 export {
   FIGURES,
   FIGURE_FIELDS,
