@@ -131,6 +131,8 @@ export default defineConfig({
             ),
           ),
     pool: "forks",
+    // Otherwise each project transforms the files that it imports anew. The cache names them by their content.
+    experimental: { fsModuleCache: true },
     globalSetup: source("scripts/temporary-folder.ts"),
     // At most eight, for the memory that each takes. One more than cores is a tenth faster, but work then takes more
     // processor time, which some tests bound.

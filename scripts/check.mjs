@@ -8,7 +8,7 @@ import { spawnSync } from "node:child_process";
 import { availableParallelism } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { runProgram } from "./run-program.mjs";
+import { executeBeside } from "../packages/torch/scripts/setup/command.mjs";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const bin = (path) => join(root, "node_modules", path);
@@ -30,7 +30,7 @@ const failed = [];
 /** Runs one check and shows what it said when it has ended, so that those that run side by side are not mixed. */
 async function run([name, args]) {
   const began = performance.now();
-  const { ok, output } = await runProgram(process.execPath, args, root);
+  const { ok, output } = await executeBeside(process.execPath, args, { cwd: root });
   const seconds = ((performance.now() - began) / 1000).toFixed(0);
   process.stdout.write(`check: ${name} (${seconds} s)\n${output}`);
   if (!ok) failed.push(name);

@@ -16,7 +16,7 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { emulatedTiles, hasInstructionSet } from "./emulated-tiles.mjs";
 import { kernelHash } from "./kernels.mjs";
-import { runProgram } from "./run-program.mjs";
+import { executeBeside } from "../packages/torch/scripts/setup/command.mjs";
 
 const SETS = ["amx", "avx512_bf16", "avx512", "avx2"];
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
@@ -54,7 +54,9 @@ async function test() {
     });
     passed = status === 0;
   }
-  const { ok, output } = await runProgram(process.execPath, [join(root, "scripts/other-machines.mjs")], root);
+  const { ok, output } = await executeBeside(process.execPath, [join(root, "scripts/other-machines.mjs")], {
+    cwd: root,
+  });
   process.stdout.write(output);
   passed &&= ok;
   say(passed ? "passed" : "failed");

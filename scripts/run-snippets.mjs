@@ -12,7 +12,7 @@ import { mkdirSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync }
 import { availableParallelism } from "node:os";
 import { basename, dirname, join, relative, resolve } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
-import { runProgram } from "./run-program.mjs";
+import { executeBeside } from "../packages/torch/scripts/setup/command.mjs";
 
 /** What `tsx FILE` starts, without a process in between. */
 const TSX = import.meta.resolve("tsx");
@@ -79,7 +79,7 @@ async function runDocument(root, document) {
     const [program, args] =
       language === "ts" ? [process.execPath, ["--import", TSX, file]] : ["bash", ["-euo", "pipefail", file]];
     const began = performance.now();
-    const result = await runProgram(program, args, folder);
+    const result = await executeBeside(program, args, { cwd: folder });
     if (!result.ok) return { lines: [...lines, `${place}: the example failed`, result.output], ok: false };
     lines.push(`${place}: ran (${((performance.now() - began) / 1000).toFixed(1)} s)`);
   }

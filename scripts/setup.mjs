@@ -13,7 +13,7 @@
 import { existsSync, readFileSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { execute, onPath } from "../packages/torch/scripts/setup/command.mjs";
+import { executeBeside, onPath } from "../packages/torch/scripts/setup/command.mjs";
 import { engineSteps } from "../packages/torch/scripts/setup/engine.mjs";
 import { fingerprint, hash } from "../packages/torch/scripts/setup/fingerprint.mjs";
 import { checkNode, checkPlatform } from "../packages/torch/scripts/setup/platform.mjs";
@@ -39,7 +39,7 @@ const npmPackages = {
   name: "npm packages",
   key: () => hash(readFileSync(inRoot("package-lock.json"))),
   present: () => existsSync(inRoot("node_modules/.package-lock.json")),
-  make() {
+  async make() {
     say("installing the npm packages (npm ci)");
     const npm = onPath("npm");
     if (npm === null) {
@@ -47,7 +47,9 @@ const npmPackages = {
         "install Node with its npm, version 20 or later",
       ]);
     }
-    const result = execute(npm, ["ci", "--no-audit", "--no-fund", "--loglevel=error"], { cwd: root });
+    const result = await executeBeside(npm, ["ci", "--no-audit", "--no-fund", "--loglevel=error"], {
+      cwd: root,
+    });
     if (!result.ok) {
       const detail = result.output.trim().split("\n").slice(0, 4).join(" | ");
       throw new SetupProblem(`npm ci failed: ${detail || result.reason}`, [
@@ -81,9 +83,9 @@ const typescript = {
       (path) => /\.(ts|json)$/.test(path),
     ),
   present: () => PACKAGES.every((path) => existsSync(inRoot(path, "dist/index.js"))),
-  make() {
+  async make() {
     say("compiling the TypeScript");
-    const result = execute(process.execPath, [
+    const result = await executeBeside(process.execPath, [
       inRoot("node_modules/typescript/bin/tsc"),
       "-b",
       ...PACKAGES.map((path) => inRoot(path)),
@@ -107,9 +109,9 @@ const page = {
       ...["src", "scripts", "index.html", "package.json"].map((part) => join(viewer, part)),
     ]),
   present: () => existsSync(inRoot("packages/report/dist/page/report.html")),
-  make() {
+  async make() {
     say("building the page of reports");
-    const result = execute(process.execPath, [join(viewer, "scripts/build.mjs")], { cwd: root });
+    const result = await executeBeside(process.execPath, [join(viewer, "scripts/build.mjs")], { cwd: root });
     if (!result.ok) {
       throw new SetupProblem(`the page of reports could not be built:\n${result.output.trim()}`, [
         "correct the sources of packages/viewer",
@@ -124,9 +126,13 @@ const unchanged = (step, stamp) => !force && stamp.get(step.name) === step.key()
 async function main() {
   checkNode();
   checkPlatform();
-  const steps = [npmPackages, compiler, engine, addon, typescript, page];
+  /** Chains of steps that run beside each other: one that waits for the network, then one that compiles on one processor. */
+  const stages = [
+    [[npmPackages], [compiler, engine]],
+    [[addon], [typescript, page]],
+  ];
   let stamp = new Stamp(stateFolder);
-  if (steps.every((step) => unchanged(step, stamp))) {
+  if (stages.flat(2).every((step) => unchanged(step, stamp))) {
     if (!quiet) say("everything is in place");
     return;
   }
@@ -135,13 +141,16 @@ async function main() {
   for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, () => process.exit(1));
   // Whoever held the lock may have done the work.
   stamp = new Stamp(stateFolder);
-  for (const step of steps) {
-    if (unchanged(step, stamp)) continue;
-    const alreadyThere =
-      !force && step === npmPackages && stamp.get(step.name) === undefined && packagesAreNewerThanLock();
-    if (!alreadyThere) await step.make();
-    stamp.set(step.name, step.key());
-  }
+  const perform = async (steps) => {
+    for (const step of steps) {
+      if (unchanged(step, stamp)) continue;
+      const alreadyThere =
+        !force && step === npmPackages && stamp.get(step.name) === undefined && packagesAreNewerThanLock();
+      if (!alreadyThere) await step.make();
+      stamp.set(step.name, step.key());
+    }
+  };
+  for (const chains of stages) await Promise.all(chains.map(perform));
   say("done");
 }
 

@@ -1,10 +1,10 @@
 import { fileURLToPath } from "node:url";
 import { expect, it } from "vitest";
-import { runProgram } from "../run-program.mjs";
+import { executeBeside } from "../../packages/torch/scripts/setup/command.mjs";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const check = (...args: string[]) =>
-  runProgram(
+  executeBeside(
     process.execPath,
     [
       "node_modules/tsx/dist/cli.mjs",
@@ -13,7 +13,7 @@ const check = (...args: string[]) =>
       "scripts/check-cuda/index.ts",
       ...args,
     ],
-    root,
+    { cwd: root },
   );
 
 it("checks itself on the CPU: every operator with a golden value", async () => {

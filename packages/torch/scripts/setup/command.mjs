@@ -1,4 +1,5 @@
-import { spawnSync } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
 import { accessSync, constants, statSync } from "node:fs";
 import { delimiter, join } from "node:path";
 
@@ -35,13 +36,34 @@ export function execute(program, args, { cwd, env, show = false, timeoutMillisec
     timeout: timeoutMilliseconds,
     maxBuffer: 64 * 1024 * 1024,
   });
-  const output = `${result.stdout ?? ""}${result.stderr ?? ""}`;
-  const ok = result.status === 0 && result.error === undefined;
-  let reason = "";
-  if (!ok) {
-    const last = output.trim().split("\n").filter(Boolean).at(-1) ?? "";
-    reason =
-      result.error?.message ?? (last || `${program} exited with status ${result.status ?? result.signal}`);
+  return outcome(program, result, `${result.stdout ?? ""}${result.stderr ?? ""}`);
+}
+
+/**
+ * The same, without blocking this process meanwhile.
+ *
+ * @param {string} program
+ * @param {readonly string[]} args
+ * @param {{ cwd?: string, show?: boolean }} [options]
+ * @returns {Promise<{ ok: boolean, output: string, reason: string }>} `output`: stdout and stderr in one text, as they came
+ */
+export async function executeBeside(program, args, { cwd, show = false } = {}) {
+  const child = spawn(program, args, { cwd, stdio: ["ignore", ...Array(2).fill(show ? "inherit" : "pipe")] });
+  let output = "";
+  for (const stream of show ? [] : [child.stdout, child.stderr]) {
+    stream.setEncoding("utf8").on("data", (chunk) => (output += chunk));
   }
+  try {
+    const [status, signal] = await once(child, "close");
+    return outcome(program, { status, signal }, output);
+  } catch (error) {
+    return outcome(program, { error }, output);
+  }
+}
+
+function outcome(program, { status, signal, error }, output) {
+  const ok = status === 0 && error === undefined;
+  const last = output.trim().split("\n").filter(Boolean).at(-1) ?? "";
+  const reason = ok ? "" : (error?.message ?? (last || `${program} exited with status ${status ?? signal}`));
   return { ok, output, reason };
 }

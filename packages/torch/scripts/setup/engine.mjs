@@ -2,7 +2,7 @@ import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from "no
 import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { aptInstall } from "./apt.mjs";
-import { execute, onPath } from "./command.mjs";
+import { execute, executeBeside, onPath } from "./command.mjs";
 import { fingerprint, hash } from "./fingerprint.mjs";
 import { obtainLibtorch } from "./obtain-libtorch.mjs";
 import { compilerShortcoming } from "./platform.mjs";
@@ -121,13 +121,11 @@ export function engineSteps({ say, cwd = packageFolder }) {
           libraryState(),
       ),
     present: () => isBuilt(inPackage("build")),
-    make() {
+    async make() {
       say("building the addon (a minute or two)");
       const { root: prefix } = JSON.parse(readFileSync(libtorchFile, "utf8"));
-      const result = execute(process.execPath, [inPackage("scripts", "build.mjs"), "--libtorch", prefix], {
-        cwd,
-        show: true,
-      });
+      const build = [inPackage("scripts", "build.mjs"), "--libtorch", prefix];
+      const result = await executeBeside(process.execPath, build, { cwd, show: true });
       if (!result.ok) {
         throw new SetupProblem("the addon did not compile; the compiler's message is above.", [
           "use another libtorch: set LIBTORCH=/path/to/libtorch",
