@@ -67,14 +67,19 @@ test("a resumed run adds a session and changes nothing else; its results equal t
   expect((await train()).code).toBe(0);
   const first = read();
   const copies = readdirSync(path("run", "inputs"));
-  expect((await train("--resume", "--set", "training.trainingSteps=2")).code).toBe(0);
+  const resumed = await train("--resume", "--set", "training.trainingSteps=2", "--json");
+  expect(resumed.code).toBe(0);
+  expect(resumed.json<{ step: number }>().map(({ step }) => step)).toEqual([2]);
   const second = read();
   expect(second).toEqual({ ...first, sessions: [first.sessions[0], second.sessions[1]] });
   expect(second.sessions[1]!.resumed_after).toBe(1);
   expect(readdirSync(path("run", "inputs"))).toEqual(copies);
   const weights = readFileSync(path("run", "checkpoints", "last", "model.safetensors"));
   rmSync(path("run"), { recursive: true });
-  expect((await train("--set", "training.trainingSteps=2")).code).toBe(0);
+  const whole = await train("--set", "training.trainingSteps=2", "--json");
+  expect(whole.code).toBe(0);
+  const strip = (text: string) => text.replaceAll(/"time\/[^,]+,/gu, "");
+  expect(strip(whole.out).split("\n").slice(1).join("\n")).toBe(strip(resumed.out));
   expect(readFileSync(path("run", "checkpoints", "last", "model.safetensors"))).toEqual(weights);
 });
 

@@ -1,10 +1,11 @@
-import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { initializeGPT2, tokenOutputs, ValueHead } from "@astra-rl/lm";
 import { liveTensors, noGrad, scope, tensor, type Tensor } from "@astra-rl/torch";
 import { UsageError } from "@astra-rl/base";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { parseMetricsLines } from "@astra-rl/records";
 import { KeywordScorer } from "@astra-rl/scorers";
 import { breaking } from "../../../base/test/support/breaking.js";
 import {
@@ -286,19 +287,14 @@ describe("training with a value head", () => {
     }
   }
 
-  it("resumes bit for bit like an uninterrupted run", async () => {
-    const [whole, parts] = [temporaryFolder(), temporaryFolder()];
-    const expected = await train(3, 0.02, { runDirectory: whole });
-    await train(2, 0.02, { runDirectory: parts });
-    expect(existsSync(join(parts, "checkpoints", "last", "value_head.safetensors"))).toBe(true);
-    expect(await train(3, 0.02, { runDirectory: parts, resume: true })).toEqual(expected);
-    expect(textOf(parts, "metrics.jsonl")).toBe(textOf(whole, "metrics.jsonl"));
-    const records = textOf(whole, "metrics.jsonl").trim().split("\n");
-    const rates = records.map((line) => JSON.parse(line) as Record<string, number>);
-    for (const record of rates) {
-      expect(record["learning_rate/value"]! / record["learning_rate"]!).toBeCloseTo(20, 9);
+  it("records the head's own rate, which the schedule scales like the other", async () => {
+    const folder = temporaryFolder();
+    await train(3, 0.02, { runDirectory: folder });
+    const records = parseMetricsLines(textOf(folder, "metrics.jsonl"));
+    for (const record of records) {
+      expect(Number(record["learning_rate/value"]) / Number(record["learning_rate"])).toBeCloseTo(20, 9);
     }
-    expect(rates.at(-1)!["learning_rate/value"]).toBe(0.02);
+    expect(records.at(-1)!["learning_rate/value"]).toBe(0.02);
   });
 
   it("updates the head at its own rate", async () => {

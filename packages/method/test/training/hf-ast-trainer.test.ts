@@ -2,8 +2,6 @@ import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
 import {
   appendFileSync,
-  copyFileSync,
-  cpSync,
   existsSync,
   mkdirSync,
   readFileSync,
@@ -19,11 +17,9 @@ import { liveTensors } from "@astra-rl/torch";
 import { UsageError } from "@astra-rl/base";
 import { parseEvaluationLines, parseGraphLines, parseMetricsLines } from "@astra-rl/records";
 import { breaking } from "../../../base/test/support/breaking.js";
-import { graphRecord, backUp, rewardCredit } from "../../src/tree/index.js";
+import { graphRecord, rewardCredit } from "../../src/tree/index.js";
 import type { HFASTConfigurationOptions, HFASTTrainerOptions } from "../../src/training/index.js";
-import { DPO } from "../../src/algorithm/preference/index.js";
 import { BigramSystem } from "../support/bigram-system.js";
-import { JudgedSystem } from "../support/judged-system.js";
 import { assemble, QUICK, textOf, weightsOf } from "./support.js";
 import { temporaryFolder } from "./temporary-folder.js";
 
@@ -97,72 +93,6 @@ describe("a run folder", () => {
 });
 
 describe("a resumed run", () => {
-  const whole = async (configuration: HFASTConfigurationOptions = QUICK) => {
-    const folder = temporaryFolder();
-    const weights = await train(folder, configuration);
-    const [metrics, graphs, evaluations] = FILES.map((name) => textOf(folder, name)) as [
-      string,
-      string,
-      string,
-    ];
-    return { weights, metrics, graphs, evaluations };
-  };
-
-  it.each([
-    ["adamw", 1],
-    ["adam", 4],
-    ["sgd", 1],
-    ["rmsprop", 3],
-    ["adagrad", 1],
-  ] as const)(
-    "gives the weights and metrics of an uninterrupted one (%s, checkpoint every %d)",
-    async (optimizer, checkpointEvery) => {
-      const settings = { ...QUICK, optimizer, checkpointEvery, schedule: "cosine", warmupSteps: 3 } as const;
-      const { weights, metrics, graphs, evaluations } = await whole(settings);
-      const folder = temporaryFolder();
-      // Stopped twice, by a signal, after steps 4 and 9.
-      for (const [part, stop] of [4, 9].entries()) {
-        const controller = new AbortController();
-        await train(folder, settings, {
-          resume: part > 0,
-          signal: controller.signal,
-          callbacks: [
-            { name: "watch", onStep: ({ step }) => (step === stop ? controller.abort() : undefined) },
-          ],
-        });
-      }
-      expect(await train(folder, settings, { resume: true })).toEqual(weights);
-      expect(FILES.map((name) => textOf(folder, name))).toEqual([metrics, graphs, evaluations]);
-    },
-  );
-
-  it("recomputes steps after its last checkpoint, and drops their lines and a truncated one", async () => {
-    const { weights, metrics, graphs, evaluations } = await whole();
-    const folder = temporaryFolder();
-    const early = temporaryFolder();
-    const controller = new AbortController();
-    await train(folder, QUICK, {
-      signal: controller.signal,
-      callbacks: [
-        {
-          name: "watch",
-          onStepKept: ({ step }) => {
-            if (step === 6)
-              cpSync(join(folder, "checkpoints"), join(early, "checkpoints"), { recursive: true });
-            if (step === 8) controller.abort();
-          },
-        },
-      ],
-    });
-    // Files as they were after step 8 with half a line more, checkpoints as they were after step 6.
-    for (const name of FILES) {
-      copyFileSync(join(folder, name), join(early, name));
-      appendFileSync(join(early, name), '{"step":9,"loss":0.');
-    }
-    expect(await train(early, QUICK, { resume: true })).toEqual(weights);
-    expect(FILES.map((name) => textOf(early, name))).toEqual([metrics, graphs, evaluations]);
-  });
-
   it("never starts over: without a folder or a checkpoint it is refused, and nothing is changed", async () => {
     const folder = temporaryFolder();
     const absent = join(folder, "none");
@@ -171,64 +101,6 @@ describe("a resumed run", () => {
     appendFileSync(join(folder, "metrics.jsonl"), '{"step":1}\n');
     await expect(train(folder, QUICK, { resume: true })).rejects.toThrow(breaking("no-checkpoint", folder));
     expect(textOf(folder, "metrics.jsonl")).toBe('{"step":1}\n');
-  });
-
-  it("can be extended", async () => {
-    const { weights, metrics } = await whole({ ...QUICK, trainingSteps: 10 });
-    const folder = temporaryFolder();
-    await train(folder, { ...QUICK, trainingSteps: 5 });
-    expect(await train(folder, { ...QUICK, trainingSteps: 10 }, { resume: true })).toEqual(weights);
-    expect(textOf(folder, "metrics.jsonl")).toBe(metrics);
-  });
-
-  it("resumes several epochs, an incomplete accumulation group, and the state of reward and warnings", async () => {
-    // 3 episodes of 3 + 9 turns are at most 12 pairs, 4 batches an epoch: a group of 5 is never complete.
-    const settings = {
-      ...QUICK,
-      numEpisodesPerExperience: 3,
-      batchSize: 3,
-      gradientAccumulationSteps: 5,
-      trainingSteps: 14,
-    };
-    const run = async (folder: string, stop: number | null) => {
-      const system = new JudgedSystem();
-      const controller = new AbortController();
-      const { trainer } = assemble(
-        settings,
-        {
-          runDirectory: folder,
-          resume: existsSync(join(folder, "checkpoints", "last")),
-          credit: backUp({ gamma: 0.5 }),
-          signal: controller.signal,
-          callbacks: [
-            { name: "watch", onStep: ({ step }) => (step === stop ? controller.abort() : undefined) },
-          ],
-        },
-        system,
-        new DPO(system, { epochs: 2 }),
-      );
-      await trainer.train();
-      const result = {
-        weights: weightsOf(system),
-        seen: system.getState(),
-        state: trainer.harness.getState(),
-      };
-      trainer.dispose();
-      system.table.grad = null;
-      system.dispose();
-      return result;
-    };
-    const before = liveTensors();
-    const whole = temporaryFolder();
-    const expected = await run(whole, null);
-    expect(expected.seen).not.toEqual({});
-    const folder = temporaryFolder();
-    for (const stop of [3, 4, 5, 11]) await run(folder, stop);
-    expect(await run(folder, null)).toEqual(expected);
-    expect(textOf(folder, "metrics.jsonl")).toBe(textOf(whole, "metrics.jsonl"));
-    const state = (of: string) => textOf(of, "checkpoints", "last", "state", "trainer.json");
-    expect(state(folder)).toBe(state(whole));
-    expect(liveTensors()).toBe(before);
   });
 
   it("does nothing if it is finished", async () => {

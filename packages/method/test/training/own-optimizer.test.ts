@@ -1,40 +1,14 @@
-import { existsSync } from "node:fs";
-import { join } from "node:path";
-import { AdamW, liveTensors, nonNegative, OptimizerBase, type Optimizer, type Update } from "@astra-rl/torch";
+import { AdamW, liveTensors, type Optimizer } from "@astra-rl/torch";
 import { describe, expect, it } from "vitest";
 import { breaking } from "../../../base/test/support/breaking.js";
 import { DPO } from "../../src/algorithm/preference/index.js";
 import { PPO } from "../../src/algorithm/policy-gradient/index.js";
 import { ASTSampler } from "../../src/sampler/index.js";
-import {
-  HFASTConfiguration,
-  HFASTTrainer,
-  Trainer,
-  TrainingConfiguration,
-} from "../../src/training/index.js";
+import { Trainer, TrainingConfiguration } from "../../src/training/index.js";
 import { BigramSystem } from "../support/bigram-system.js";
+import { SignDescent } from "../support/sign-descent.js";
 import { ValuedBigram } from "../support/valued-bigram.js";
 import { weightsOf } from "./support.js";
-import { temporaryFolder } from "./temporary-folder.js";
-
-const fields = { learningRate: nonNegative(0.5), momentum: nonNegative(0.9) };
-
-/** Follows the sign of a running mean of gradients. */
-class SignDescent extends OptimizerBase<typeof fields> {
-  readonly rates: number[] = [];
-  constructor(parameters: Iterable<BigramSystem["table"]>, options: { learningRate?: number } = {}) {
-    super("sign-descent", parameters, options, fields);
-  }
-  protected slotNames(): readonly string[] {
-    return ["mean"];
-  }
-  protected update({ values, parameter, gradient, slots }: Update<typeof fields>): void {
-    this.rates.push(values.learningRate);
-    const mean = slots.tensors.get("mean")!;
-    mean.mul_(values.momentum).add_(gradient);
-    parameter.sub_(mean.sign(), { alpha: values.learningRate });
-  }
-}
 
 const SETTINGS = {
   trainingSteps: 4,
@@ -104,34 +78,6 @@ describe("a custom optimizer", () => {
       breaking("conflicting-groups", "value"),
     );
     system.dispose();
-  });
-
-  it("is saved and resumed like any other", async () => {
-    const folder = temporaryFolder();
-    const run = async (trainingSteps: number, runDirectory: string, resume = false) => {
-      const { system, sampler, algorithm } = parts();
-      const configuration = new HFASTConfiguration({
-        ...SETTINGS,
-        schedule: "constant",
-        trainingSteps,
-        evaluateEvery: 0,
-      });
-      const optimizer = new SignDescent(system.parameters());
-      const trainer = new HFASTTrainer(configuration, sampler, algorithm, {
-        optimizer,
-        runDirectory,
-        resume,
-      });
-      await trainer.train();
-      const weights = weightsOf(system);
-      trainer.dispose();
-      system.dispose();
-      return weights;
-    };
-    const whole = await run(4, join(folder, "whole"));
-    await run(2, join(folder, "parts"));
-    expect(existsSync(join(folder, "parts/checkpoints/last/state/optimizer.safetensors"))).toBe(true);
-    expect(await run(4, join(folder, "parts"), true)).toEqual(whole);
   });
 
   it("requires groups with rates", () => {
