@@ -1,8 +1,8 @@
 // What fuzzers and killed runs find in a night: generated configurations, run folders, scorers and locks, command lines, runs that
-// are killed, also of several processes, renamed folders, fights for a lock; and all tests with more rounds and every variant
-// (scripts/rounds.ts), also those with programs of others, which it installs: `transformers serve` as a server, and promptfoo,
-// lm-eval and Python's openai as clients. And what continuous integration leaves out while the kernels stay
-// as they are: the numerical tests within other instruction sets than this machine's, and other machines.
+// are killed, also of several processes, renamed folders, fights for a lock; all tests with more rounds and every variant
+// (scripts/rounds.ts); programs of documents that take minutes; and tests with programs of others, which it installs:
+// `transformers serve` as a server, and promptfoo, lm-eval and Python's openai as clients. And what continuous integration leaves
+// out while the kernels stay as they are: the numerical tests within other instruction sets than this machine's, and other machines.
 //
 //   npm run nightly [-- COUNT [SEED]]     COUNT: generated cases in all, 10,000 unless told otherwise
 //
@@ -101,7 +101,9 @@ for (const { variable, test, executable, install } of TOOLS) {
     failed += 1;
   }
 }
-if (spawnSync("npx", ["vitest", "run"], { stdio: "inherit", env }).status !== 0) failed += 1;
+for (const program of [["node_modules/vitest/vitest.mjs", "run"], ["scripts/run-snippets.mjs"]]) {
+  if (spawnSync(process.execPath, program, { stdio: "inherit", env }).status !== 0) failed += 1;
+}
 
-process.stdout.write(`nightly: seed ${seed}, ${RUNS.length + 4} programs, ${failed} with failures\n`);
+process.stdout.write(`nightly: seed ${seed}, ${RUNS.length + 5} programs, ${failed} with failures\n`);
 process.exitCode = failed === 0 ? 0 : 1;

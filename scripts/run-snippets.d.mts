@@ -3,5 +3,6 @@ export interface RunnableBlock {
   code: string;
   /** Of the opening fence, from 1. */
   line: number;
+  isOfNight: boolean;
 }
 export function runnableBlocks(markdown: string): RunnableBlock[];

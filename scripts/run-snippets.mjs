@@ -4,7 +4,8 @@
  *
  *   node scripts/run-snippets.mjs [file.md ...]
  *
- * A fenced block whose info string ends in the word `run` is executed: "```bash run" by bash, "```ts run" by tsx.
+ * A fenced block with the word `run` after its language is executed: "```bash run" by bash, "```ts run" by tsx; one that takes
+ * minutes, "```bash run night", with ASTRA_NIGHT=1 only (npm run nightly).
  * The blocks of one document run in order, in one fresh folder below .cache/snippets, so that a later block can use
  * the files of an earlier one. A block fails when its process does not end with status 0.
  */
@@ -21,7 +22,7 @@ const TSX = import.meta.resolve("tsx");
  * The runnable blocks of one document.
  *
  * @param {string} markdown
- * @returns {{ language: "bash" | "ts", code: string, line: number }[]} `line`: of the opening fence, from 1
+ * @returns {{ language: "bash" | "ts", code: string, line: number, isOfNight: boolean }[]} `line`: of the opening fence, from 1
  */
 export function runnableBlocks(markdown) {
   const blocks = [];
@@ -37,7 +38,12 @@ export function runnableBlocks(markdown) {
         if (open.language !== "bash" && open.language !== "ts") {
           throw new Error(`line ${open.line}: only bash and ts blocks can be run, not "${open.language}"`);
         }
-        blocks.push({ language: open.language, code: `${open.lines.join("\n")}\n`, line: open.line });
+        blocks.push({
+          language: open.language,
+          code: `${open.lines.join("\n")}\n`,
+          line: open.line,
+          isOfNight: open.words.includes("night"),
+        });
       }
       open = null;
     } else {
@@ -46,6 +52,11 @@ export function runnableBlocks(markdown) {
   });
   return blocks;
 }
+
+const isNight = process.env.ASTRA_NIGHT === "1";
+/** The blocks of a document that run now. */
+const blocksOf = (document) =>
+  runnableBlocks(readFileSync(document, "utf8")).filter(({ isOfNight }) => isNight || !isOfNight);
 
 function markdownFiles(folder) {
   return readdirSync(folder).flatMap((name) => {
@@ -57,7 +68,7 @@ function markdownFiles(folder) {
 
 /** How much a document computes, roughly: how often its blocks name a command that runs models, and how many blocks there are. */
 function work(document) {
-  const blocks = runnableBlocks(readFileSync(document, "utf8"));
+  const blocks = blocksOf(document);
   const commands = blocks.flatMap(
     ({ code }) => code.match(/astra-rl (demo|train|search|eval|sweep)\b/gu) ?? [],
   );
@@ -66,12 +77,16 @@ function work(document) {
 
 /** Runs the blocks of one document, in order; the lines to print, and whether all of them ran. */
 async function runDocument(root, document) {
-  const blocks = runnableBlocks(readFileSync(document, "utf8"));
+  const blocks = blocksOf(document);
   if (blocks.length === 0) return { lines: [], ok: true };
   const lines = [];
   const folder = join(root, ".cache/snippets", basename(document, ".md"));
   rmSync(folder, { recursive: true, force: true });
   mkdirSync(folder, { recursive: true });
+  // What bash reads before a script: npx would start another Node to find the same program.
+  const beforeScripts = join(folder, ".npx.sh");
+  writeFileSync(beforeScripts, `npx() { "${join(root, "node_modules/.bin")}/$1" "\${@:2}"; }\n`);
+  const env = { BASH_ENV: beforeScripts };
   for (const { language, code, line } of blocks) {
     const place = `${relative(root, document)}:${line}`;
     const file = join(folder, `snippet-${line}.${language === "ts" ? "ts" : "sh"}`);
@@ -79,7 +94,7 @@ async function runDocument(root, document) {
     const [program, args] =
       language === "ts" ? [process.execPath, ["--import", TSX, file]] : ["bash", ["-euo", "pipefail", file]];
     const began = performance.now();
-    const result = await executeBeside(program, args, { cwd: folder });
+    const result = await executeBeside(program, args, { cwd: folder, env });
     if (!result.ok) return { lines: [...lines, `${place}: the example failed`, result.output], ok: false };
     lines.push(`${place}: ran (${((performance.now() - began) / 1000).toFixed(1)} s)`);
   }

@@ -18,11 +18,15 @@ test("only marked blocks run, with their line and their code as written", () => 
     "```ts run",
     "console.log(1);",
     "```",
+    "```bash run night",
+    "sleep 600",
+    "```",
   ].join("\n");
   // The bare fence on line 10 opens a block of its own, which line 12 closes: "```ts run" inside it is text.
   expect(runnableBlocks(markdown)).toEqual([
-    { language: "bash", code: "echo one\n\necho two\n", line: 5 },
-    { language: "ts", code: "console.log(1);\n", line: 13 },
+    { language: "bash", code: "echo one\n\necho two\n", line: 5, isOfNight: false },
+    { language: "ts", code: "console.log(1);\n", line: 13, isOfNight: false },
+    { language: "bash", code: "sleep 600\n", line: 16, isOfNight: true },
   ]);
 });
 

@@ -44,11 +44,12 @@ export function execute(program, args, { cwd, env, show = false, timeoutMillisec
  *
  * @param {string} program
  * @param {readonly string[]} args
- * @param {{ cwd?: string, show?: boolean }} [options]
+ * @param {{ cwd?: string, env?: NodeJS.ProcessEnv, show?: boolean }} [options]
  * @returns {Promise<{ ok: boolean, output: string, reason: string }>} `output`: stdout and stderr in one text, as they came
  */
-export async function executeBeside(program, args, { cwd, show = false } = {}) {
-  const child = spawn(program, args, { cwd, stdio: ["ignore", ...Array(2).fill(show ? "inherit" : "pipe")] });
+export async function executeBeside(program, args, { cwd, env, show = false } = {}) {
+  const stdio = ["ignore", ...Array(2).fill(show ? "inherit" : "pipe")];
+  const child = spawn(program, args, { cwd, env: { ...process.env, ...env }, stdio });
   let output = "";
   for (const stream of show ? [] : [child.stdout, child.stderr]) {
     stream.setEncoding("utf8").on("data", (chunk) => (output += chunk));
