@@ -20,14 +20,14 @@ test("generated command lines terminate, with documented exit codes", () => {
 }, 300_000);
 
 test("generated configurations, folders, scorers and locks are accepted, or refused with a message and in time", () => {
-  const cases = rounds(4, 25);
+  const cases = rounds(2, 25);
   const { status, output } = run("hostile-input", "--cases", `${cases}`, "--seed", "100");
   expect(output).toMatch(new RegExp(`hostile-input: 4 × ${cases} cases, 0 failures, \\d+ s\n$`, "u"));
   expect(status).toBe(0);
 }, 300_000);
 
 test("renaming run folders and competing for a lock neither loses nor mixes data", () => {
-  const [moves, races] = [rounds(1, 4), rounds(2, 6)];
+  const [moves, races] = [rounds(1, 4), rounds(1, 6)];
   const { status, output } = run(
     "run-folders",
     "--renames",

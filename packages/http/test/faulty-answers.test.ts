@@ -1,10 +1,11 @@
 import { createHash } from "node:crypto";
 import { expect, it } from "vitest";
 import { Conversation, Message } from "@astra-rl/lm";
+import { rounds } from "../../../scripts/rounds.js";
 import { HTTPModel } from "../src/index.js";
 import { anthropicMessage, json, lastText, loopback } from "./loopback.js";
 
-const ROWS = 10_000;
+const ROWS = rounds(1000, 10_000);
 
 /** Draws for a row: the same for the same row. */
 const drawsOf = (row: number) => {

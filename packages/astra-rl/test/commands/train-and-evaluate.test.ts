@@ -1,7 +1,4 @@
-import { spawn } from "node:child_process";
-import { once } from "node:events";
-import { existsSync, readFileSync, writeFileSync } from "node:fs";
-import { setTimeout as wait } from "node:timers/promises";
+import { readFileSync, writeFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import { evaluate, train, type TrainOptions } from "@astra-rl/assembly";
 import { DPO } from "@astra-rl/method";
@@ -89,35 +86,3 @@ test("the tester of a custom algorithm is evaluated by the command, and resumed 
   expect(resumed.err).toContain("algorithm: algorithm was made by the program of this run");
   expect((await train({ ...given, resume: true, training: { trainingSteps: 3 } })).step).toBe(3);
 });
-
-test("a program that is killed and resumes its run gives the metrics of an uninterrupted one", async () => {
-  const file = configuration();
-  writeFileSync(
-    path("program.mjs"),
-    `import { ASTSampler, DPO, train } from ${JSON.stringify(new URL("../../dist/index.js", import.meta.url).href)};
-class Own extends DPO {}
-const [runDirectory, resume] = process.argv.slice(2);
-await train({
-  configuration: ${JSON.stringify(file)},
-  sampler: ({ system, prompts, seed }) => new ASTSampler(system, prompts, { width: 2, depth: 2, seed }),
-  algorithm: ({ system }) => new Own(system, { beta: 0.2 }),
-  training: { trainingSteps: 8, checkpointEvery: 3 },
-  runDirectory,
-  resume: resume !== undefined,
-});
-`,
-  );
-  const start = (...args: string[]) =>
-    spawn(process.execPath, [path("program.mjs"), ...args], { stdio: ["ignore", "ignore", "inherit"] });
-  const done = async (child: ReturnType<typeof start>) => ((await once(child, "exit")) as [number | null])[0];
-  expect(await done(start(path("whole")))).toBe(0);
-  const cut = start(path("cut"));
-  const ended = done(cut);
-  const steps = () => (existsSync(path("cut", "metrics.jsonl")) ? lines("cut").split("\n").length - 1 : 0);
-  while (steps() < 4) await wait(5);
-  cut.kill("SIGKILL");
-  expect(await ended).toBeNull();
-  expect(steps()).toBeLessThan(8);
-  expect(await done(start(path("cut"), "resume"))).toBe(0);
-  for (const name of ["metrics.jsonl", "graphs.jsonl"]) expect(lines("cut", name)).toBe(lines("whole", name));
-}, 120_000);

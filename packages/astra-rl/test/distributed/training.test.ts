@@ -224,7 +224,7 @@ describe("a run of several processes", SLOW, () => {
 
   it("reports an invalid configuration once, and which rank has a different one", async () => {
     const file = configured("{ type: grpo }");
-    const wrong = await run("train", file, "--quiet", "--processes", "3", "--set", "training.batchSize=0");
+    const wrong = await run("train", file, "--quiet", "--processes", "2", "--set", "training.batchSize=0");
     expect(wrong.code).toBe(2);
     expect(wrong.err).toMatch(/^astra-rl: --set training\.batchSize=0: [^\n]*\n$/u);
     const own = port();
@@ -271,7 +271,7 @@ describe("a run of several processes", SLOW, () => {
       ["eval", file, "--json", "--quiet", "--set", "evaluation.rollouts=7"],
       ["rollout", file, "--json", "--tokens", "--quiet", "--episodes", "5"],
     ]) {
-      const [one, other] = [await runCommand(...command), await run(...command, "--processes", "3")];
+      const [one, other] = [await runCommand(...command), await run(...command, "--processes", "2")];
       expect(other.err).toBe("");
       expect(other.code).toBe(one.code);
       expectClose(linesOf(other.out), linesOf(one.out));

@@ -2,6 +2,7 @@ import { fileURLToPath } from "node:url";
 import { Tokenizer, type Conversation, type Message } from "@astra-rl/lm";
 import { liveTensors } from "@astra-rl/torch";
 import { describe, expect, it } from "vitest";
+import { variants } from "../../../../scripts/rounds.js";
 import { KeywordScorer } from "@astra-rl/scorers";
 import type { Graph, Node, NodeKey } from "../../src/tree/index.js";
 import { HFASTSystem, type MessageOrText, type HFASTSystemOptions } from "../../src/system/index.js";
@@ -20,7 +21,11 @@ const FAMILIES = {
   "qwen2-bos": golden("families/qwen2-bos"),
 };
 const NAMES = Object.keys(FAMILIES) as (keyof typeof FAMILIES)[];
-const PAIRS = NAMES.flatMap((tester) => NAMES.map((target) => [tester, target] as const));
+/** Each with the next one, and in the night with every one. */
+const PAIRS = NAMES.flatMap((tester, at) => {
+  const next = [...NAMES.slice(at + 1), ...NAMES.slice(0, at + 1)];
+  return variants(next).map((target) => [tester, target] as const);
+});
 
 const SPELLED = { skipSpecialTokens: false };
 

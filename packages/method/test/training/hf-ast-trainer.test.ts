@@ -1,4 +1,3 @@
-import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
 import {
   appendFileSync,
@@ -11,7 +10,6 @@ import {
   writeFileSync,
 } from "node:fs";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
 import { liveTensors } from "@astra-rl/torch";
 import { UsageError } from "@astra-rl/base";
@@ -22,8 +20,6 @@ import type { HFASTConfigurationOptions, HFASTTrainerOptions } from "../../src/t
 import { BigramSystem } from "../support/bigram-system.js";
 import { assemble, QUICK, textOf, weightsOf } from "./support.js";
 import { temporaryFolder } from "./temporary-folder.js";
-
-const FILES = ["metrics.jsonl", "graphs.jsonl", "evaluations.jsonl"] as const;
 
 /** Trains in the folder and returns the weights; everything else is in the folder. */
 async function train(
@@ -140,55 +136,6 @@ describe("a resumed run", () => {
     rmSync(path);
     await expect(train(folder, QUICK, { resume: true })).rejects.toThrow(breaking("file-not-found"));
   });
-});
-
-describe("a killed run", () => {
-  const script = fileURLToPath(new URL("kill-run.ts", import.meta.url));
-  const root = fileURLToPath(new URL("../../../../", import.meta.url));
-
-  /** Runs until `untilStep` was printed, then kills; null lets it finish. */
-  function start(folder: string, steps: number, untilStep: number | null): Promise<number> {
-    return new Promise((resolve, reject) => {
-      const child = spawn(process.execPath, ["--import", "tsx", script, folder, String(steps)], {
-        cwd: root,
-      });
-      let last = 0;
-      let errors = "";
-      child.stderr.on("data", (data: Buffer) => (errors += String(data)));
-      child.stdout.on("data", (data: Buffer) => {
-        last = Number(String(data).trim().split("\n").at(-1));
-        if (untilStep !== null && last >= untilStep) child.kill("SIGKILL");
-      });
-      child.on("error", reject);
-      child.on("close", (code, signal) => {
-        if (code === 0 || signal === "SIGKILL") resolve(last);
-        else reject(new Error(errors));
-      });
-    });
-  }
-
-  it("loses at most the current step, and ends like an uninterrupted run", async () => {
-    const steps = 16;
-    const folder = temporaryFolder();
-    let reached = 0;
-    for (const stop of [3, 9]) {
-      const printed = await start(folder, steps, stop);
-      expect(printed).toBeGreaterThanOrEqual(stop);
-      const { step } = JSON.parse(textOf(folder, "checkpoints", "last", "state", "trainer.json")) as {
-        step: number;
-      };
-      // What was printed is on the disk.
-      expect(step).toBeGreaterThanOrEqual(printed);
-      expect(step).toBeGreaterThan(reached);
-      reached = step;
-    }
-    await start(folder, steps, null);
-    const whole = temporaryFolder();
-    await train(whole, { ...QUICK, trainingSteps: steps });
-    for (const name of FILES) expect(textOf(folder, name)).toBe(textOf(whole, name));
-    const parameters = (run: string) => textOf(run, "checkpoints", "last", "state", "parameters.safetensors");
-    expect(parameters(folder)).toBe(parameters(whole));
-  }, 300_000);
 });
 
 describe("what a run keeps", () => {
