@@ -25,11 +25,14 @@ evaluation: { rollouts: 48 }
 `,
   );
   await runCommand("train", path("run.yaml"), "--run-dir", path("run"), "--quiet");
-  // The same run, whose further evaluations are smaller.
+  // The same run, whose further testers and evaluations are smaller.
   cpSync(path("run"), path("small"), { recursive: true });
   const file = path("small", "config.resolved.yaml");
   const text = readFileSync(file, "utf8");
-  writeFileSync(file, text.replace("rollouts: 48", "rollouts: 16"));
+  const smaller = text
+    .replace("rollouts: 48", "rollouts: 16")
+    .replace("trainingSteps: 16", "trainingSteps: 8");
+  writeFileSync(file, smaller);
 }, 120_000);
 
 describe("astra-rl harden", () => {
