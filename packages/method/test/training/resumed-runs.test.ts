@@ -265,17 +265,17 @@ async function run(
   const done: number[] = [];
   const count = { name: "count", onStep: ({ step }: MetricsRecord) => void done.push(step) };
   const logger = { info: () => {}, warn: () => {} };
-  const { trainer, dispose } = await start({
+  const started = await start({
     runDirectory,
     logger,
     ...options,
     callbacks: [...callbacks, count],
   });
   try {
-    await trainer.train();
+    await started.trainer.train();
   } finally {
-    trainer.dispose();
-    dispose();
+    started.trainer.dispose();
+    started.dispose();
   }
   return done;
 }
