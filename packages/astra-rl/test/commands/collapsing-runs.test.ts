@@ -14,7 +14,7 @@ scorer: { type: embedded }
 generation: { tester: { maxNewTokens: 24 }, target: { maxNewTokens: 24 } }
 reward: { terms: [{ type: harm, of: response, weight: 1 }, { type: nll, weight: -0.1 }] }
 algorithm: { type: dpo, beta: 0.1 }
-training: { numEpisodesPerExperience: 8, batchSize: 24, evaluateEvery: 2, evaluationRollouts: 4, checkpointEvery: 1 }
+training: { schedule: constant, numEpisodesPerExperience: 8, batchSize: 24, evaluateEvery: 2, evaluationRollouts: 4, checkpointEvery: 1 }
 evaluation: { depth: 2 }
 `;
 

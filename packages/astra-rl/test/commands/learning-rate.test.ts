@@ -8,6 +8,7 @@ const { path } = temporaryFolder();
 
 const SMALL = [
   "training.trainingSteps=1",
+  "training.schedule=constant",
   "training.numEpisodesPerExperience=1",
   "training.evaluateEvery=0",
   "sampler.depth=1",

@@ -42,7 +42,7 @@ prompts: {train: prompts.json, dev: prompts.json}
 scorer: {type: keyword, entries: [{pattern: "[a-m]", weight: 0.6}]}
 sampler: {depth: 1}
 generation: {tester: {maxNewTokens: 3}, target: {maxNewTokens: 3}}
-training: {trainingSteps: 100000, evaluateEvery: 0}
+training: {trainingSteps: 100000, schedule: constant, evaluateEvery: 0}
 `,
   );
   const child = spawn(process.execPath, [

@@ -25,7 +25,7 @@ sampler: {width: 2, depth: 2}
 generation:
   tester: {maxNewTokens: 5}
   target: {maxNewTokens: 5}
-training: {trainingSteps: 3, learningRate: 1e-3, evaluateEvery: 2, batchSize: 2}
+training: {trainingSteps: 3, schedule: constant, learningRate: 1e-3, evaluateEvery: 2, batchSize: 2}
 `,
   );
   return path("run.yaml");

@@ -292,7 +292,7 @@ describe("train --resume", () => {
   });
 
   test("of a run that another process is training is refused with its pid", async () => {
-    configuration("trainingSteps: 100000, evaluateEvery: 0");
+    configuration("trainingSteps: 100000, schedule: constant, evaluateEvery: 0");
     const args = ["train", path("run.yaml"), "--run-dir", path("run"), "--json", "--quiet"];
     const child = spawn(process.execPath, [program, ...args]);
     await new Promise((resolve) => child.stdout.once("data", resolve));

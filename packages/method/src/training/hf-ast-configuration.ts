@@ -3,7 +3,7 @@ import { FREE, TrainingConfiguration, trainingOptions } from "./training-configu
 
 const integer = (least: number) => z.int().min(least);
 
-const { trainingSteps, numEpisodesPerExperience, batchSize, learningRate } = trainingOptions.shape;
+const { trainingSteps, numEpisodesPerExperience, batchSize, learningRate, schedule } = trainingOptions.shape;
 
 /** Replaces the default of an option; `unwrap` alone would lose its description. */
 const withDefault = (option: z.ZodDefault<z.ZodNumber>, value: number) =>
@@ -52,10 +52,10 @@ const hfASTOptions = z.strictObject({
 const { earlyStopping, stopOn, seed: _, ...others } = hfASTOptions.shape;
 
 /**
- * The `training` section of a configuration: all of `HFASTConfigurationOptions` except the seed. Five defaults are not
+ * The `training` section of a configuration: all of `HFASTConfigurationOptions` except the seed. Six defaults are not
  * the toolbox's, with which nothing is learned on models without planted behaviour (docs/decisions/0200): the learning
- * rate depends on the model, and an update has 32 turns from 8 graphs instead of 4 from 2, since all but a few percent
- * of the variance of rewards is chance.
+ * rate depends on the model and decays to 0, and an update has 32 turns from 8 graphs instead of 4 from 2, since all but
+ * a few percent of the variance of rewards is chance.
  */
 export const trainingSection = z.strictObject({
   ...others,
@@ -69,6 +69,13 @@ export const trainingSection = z.strictObject({
     .describe(
       "Learning rate, which the schedule scales. auto: 0.03 / the tester's hidden size, 0.4 times that for " +
         "preferences, ten times that for an adapter, at most 0.001",
+    ),
+  schedule: schedule
+    .unwrap()
+    .default("linear")
+    .describe(
+      "Schedule of the learning rate. linear keeps a tester's probes likely and varied at the end; with it, a run that is " +
+        "resumed with another number of trainingSteps continues at another rate",
     ),
   tensorboard: z
     .boolean()
