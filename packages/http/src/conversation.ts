@@ -1,4 +1,12 @@
-import { groupByVoice, leadsProbe, PARAGRAPH, systemOf, type Voice, type Conversation } from "@astra-rl/lm";
+import {
+  groupByVoice,
+  leadsProbe,
+  PARAGRAPH,
+  preambleOf,
+  systemOf,
+  type Voice,
+  type Conversation,
+} from "@astra-rl/lm";
 import type { Asked } from "./dialects/index.js";
 import type { ServerOptions } from "./options.js";
 
@@ -21,7 +29,7 @@ export function chatMessages(conversation: Conversation, role: Role, system: str
   });
   // A model that generates the first message answers an empty one.
   if (chat.length === 0) chat.push({ role: "user", content: "" });
-  const content = systemOf(messages, role, system);
+  const content = systemOf(messages, role, system, conversation.goal);
   return content === null ? chat : [{ role: "system", content }, ...chat];
 }
 
@@ -35,7 +43,7 @@ export function plainText(
   const texts = conversation.messages().map(({ from, text }, at) => {
     return from === "around" ? text : (at === 0 ? "" : separator) + label(from) + text;
   });
-  return texts.join("") + separator + label(role);
+  return preambleOf(role, undefined, conversation.goal) + texts.join("") + separator + label(role);
 }
 
 /** Tokens that a chat template may add to each message. */

@@ -58,6 +58,7 @@ export {
   type From,
   type Sampled,
 } from "./conversation/conversation.js";
+export { GOAL_PLACEHOLDER, goalOf, goalText, type Goal } from "./conversation/goal.js";
 export {
   LocalModel,
   type LocalModelOptions,

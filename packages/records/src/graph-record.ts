@@ -43,6 +43,8 @@ export interface GraphRecord<S = string, A = string> {
   context: S;
   /** Only for a prompt of several messages. */
   promptMessages?: readonly (readonly [from: z.infer<typeof from>, text: string])[];
+  /** What the tester was to achieve; absent for none. */
+  goal?: z.infer<typeof goalSchema>;
   seed: number;
   episode: number;
   models?: Readonly<Record<string, string>>;
@@ -61,6 +63,15 @@ const from = z.enum(["system", "prompt", "tester", "target", "around"]);
 
 /** The messages of a prompt that has several: by whom, and the text. */
 export const promptMessages = z.array(z.tuple([from, z.string()])).min(1);
+
+/** A goal of a tester. */
+export const goalSchema = z.object({
+  id: z.string().min(1),
+  text: z.string().min(1),
+  category: z.string().optional(),
+  /** A document that belongs to it. */
+  context: z.string().optional(),
+});
 
 /** Fields of every turn record. @param text schema of its states and messages */
 export const turnShape = <Text extends z.ZodType<string>>(text: Text) => ({
@@ -87,6 +98,7 @@ const nodeRecordSchema: z.ZodType<NodeRecord> = z.looseObject({
 export const graphRecordSchema: z.ZodType<GraphRecord> = z.looseObject({
   context: json,
   promptMessages: promptMessages.optional(),
+  goal: goalSchema.optional(),
   children: z.array(nodeRecordSchema),
   seed: z.number(),
   episode: z.int().nonnegative(),

@@ -26,6 +26,10 @@ export abstract class ComposedScorer extends Scorer {
     return this.parts.some((part) => part.keepsRoles);
   }
 
+  override get needsGoal(): boolean {
+    return this.parts.some((part) => part.needsGoal);
+  }
+
   override get keepsContext(): boolean {
     return this.parts.some((part) => part.keepsContext);
   }

@@ -5,6 +5,7 @@ import {
   makeFormat,
   type Format,
   type From,
+  type Piece,
   type Tokenizer,
   type ModelFormat,
 } from "@astra-rl/lm";
@@ -98,18 +99,14 @@ function drawn(prompts: readonly string[], text: string): string {
 
 /** A conversation's ids, with the cue for the next message of `role`. */
 export function writtenIds(format: Format, role: "tester" | "target", conversation: Conversation): number[] {
-  const none = () => null;
-  const messages = conversation.messages();
-  let pieces = format.layout?.(conversation, none);
-  if (pieces === undefined) {
-    let before: Conversation | null = null;
-    pieces = messages.map((message) => {
-      const piece = format.write(before, message, null);
-      const isCued = message.from === role && before !== null;
-      const cue = isCued ? format.cue(before!) : [];
-      before = before === null ? Conversation.of(message) : before.append(message);
-      return { ids: [...cue, ...piece.ids], body: piece.body };
-    });
-  }
+  const pieces = format.layout?.(conversation, () => null) ?? written(format, role, conversation);
   return [...pieces.flatMap(({ ids }) => ids), ...format.cue(conversation)];
+}
+
+function written(format: Format, role: "tester" | "target", conversation: Conversation): Piece[] {
+  const { parent, last } = conversation;
+  const piece = format.write(conversation, null);
+  if (parent === null) return [piece];
+  const cue = last.from === role ? format.cue(parent) : [];
+  return [...written(format, role, parent), { ids: [...cue, ...piece.ids], body: piece.body }];
 }

@@ -193,6 +193,8 @@ const models = z.strictObject({
 });
 
 const promptSource = (meta: Record<string, string>) => z.string().min(1).default(EMBEDDED).meta(meta);
+const goalSource = (meta: Record<string, string>) => z.string().min(1).optional().meta(meta);
+const TEST_FILE = { ...FREE, path: "file" };
 
 const prompts = z.strictObject({
   train: promptSource(SAME_CONTENT).describe(
@@ -202,12 +204,25 @@ const prompts = z.strictObject({
       "come with the package",
   ),
   dev: promptSource(SAME_CONTENT).describe("Prompts of the periodic evaluations during training"),
-  test: promptSource({ ...FREE, path: "file" }).describe("Held-out prompts of `astra-rl eval`"),
+  test: promptSource(TEST_FILE).describe("Held-out prompts of `astra-rl eval`"),
+  goals: z
+    .strictObject({
+      train: goalSource(SAME_CONTENT).describe("Goals of training"),
+      dev: goalSource(SAME_CONTENT).describe("Goals of the periodic evaluations"),
+      test: goalSource(TEST_FILE).describe("Goals of `astra-rl eval`, others than those of training"),
+    })
+    .optional()
+    .describe(
+      'Files of goals, in a column "goal" or as HarmBench, JailbreakBench, StrongREJECT and AdvBench have them: each is paired with ' +
+        "prompts above, drawn at random. Default: the goals in the rows of the prompts, if they have any",
+    ),
   column: z
     .string()
     .min(1)
     .optional()
-    .describe('Column of these files that holds the prompts. Default: "prompt", else "messages"'),
+    .describe(
+      'Column of these files that holds the prompts. Default: "prompt", else "messages"; rows with a goal need none',
+    ),
 });
 
 const evaluationSection = (modules: ModuleTypes) =>
@@ -228,6 +243,11 @@ const evaluationSection = (modules: ModuleTypes) =>
         "Turns per evaluation rollout. Default: sampler.depth; in later turns, which training never reaches, " +
           "a tester may drift to unlikely probes",
       ),
+    seenGoals: z
+      .boolean()
+      .default(false)
+      .meta(FREE)
+      .describe("Whether goals of training may be evaluated; otherwise they are refused"),
     threshold: positive
       .max(1)
       .default(DEFAULT_THRESHOLD)

@@ -276,6 +276,10 @@ class BorrowedScorer extends Scorer {
     return this.inner.keepsRoles ?? typeof this.inner.scoreExchanges === "function";
   }
 
+  override get needsGoal(): boolean {
+    return this.inner.needsGoal ?? false;
+  }
+
   override get keepsContext(): boolean {
     return this.inner.keepsContext ?? false;
   }

@@ -1,30 +1,26 @@
 import { UsageError } from "@astra-rl/base";
 
-/** One column of a file, by row. */
-export interface FileColumn {
-  column: string;
-  values: readonly unknown[];
-}
+/** A row of a file, by column. */
+export type FileRow = Readonly<Record<string, unknown>>;
 
-/** Selects one of a file's columns. */
-export type ChooseColumn = (columns: readonly string[]) => string;
+/** Selects the columns of a file that are read. */
+export type ChooseColumns = (columns: readonly string[]) => readonly string[];
 
 /** @throws UsageError for a file that is not Parquet, or is damaged */
-export async function readParquetColumn(
+export async function readParquetRows(
   bytes: Buffer,
-  choose: ChooseColumn,
+  choose: ChooseColumns,
   path: string,
-): Promise<FileColumn> {
+): Promise<FileRow[]> {
   // Readers are imported where a file needs them, so that other commands start sooner.
   const { parquetMetadata, parquetReadObjects, parquetSchema } = await import("hyparquet");
   // Copied, because a Node Buffer may be a view of a larger ArrayBuffer.
   const file = new Uint8Array(bytes).buffer;
   const metadata = explained(path, "Parquet", () => parquetMetadata(file));
-  const column = choose(parquetSchema(metadata).children.map(({ element }) => element.name));
+  const columns = [...choose(parquetSchema(metadata).children.map(({ element }) => element.name))];
   try {
     const compressors = await loadCompressors(path);
-    const rows = await parquetReadObjects({ file, metadata, columns: [column], compressors });
-    return { column, values: rows.map((row) => (row as Record<string, unknown>)[column]) };
+    return (await parquetReadObjects({ file, metadata, columns, compressors })) as FileRow[];
   } catch (cause) {
     throw cause instanceof UsageError ? cause : notReadable(path, "Parquet", cause);
   }
@@ -50,15 +46,16 @@ async function loadCompressors(path: string) {
  *
  * @throws UsageError for a file that is not Arrow, or is damaged
  */
-export async function readArrowColumn(
-  bytes: Buffer,
-  choose: ChooseColumn,
-  path: string,
-): Promise<FileColumn> {
+export async function readArrowRows(bytes: Buffer, choose: ChooseColumns, path: string): Promise<FileRow[]> {
   const { tableFromIPC } = await import("@uwdata/flechette");
   const table = explained(path, "Arrow", () => tableFromIPC(new Uint8Array(bytes)));
-  const column = choose(table.names.map(String));
-  return explained(path, "Arrow", () => ({ column, values: [...table.getChild(column)] }));
+  const columns = choose(table.names.map(String));
+  return explained(path, "Arrow", () => {
+    const values = columns.map((name) => [...table.getChild(name)] as unknown[]);
+    return Array.from({ length: table.numRows }, (_, row) =>
+      Object.fromEntries(columns.map((name, at) => [name, values[at]![row]])),
+    );
+  });
 }
 
 function explained<T>(path: string, format: string, read: () => T): T {

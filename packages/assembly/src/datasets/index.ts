@@ -8,6 +8,7 @@ export {
   NAMED_SETS,
   type NamedSet,
 } from "./named-sets.js";
+export { goalOfPrompt, goalsOf, pairGoals, promptWithGoal, refuseSeenGoals } from "./goal-prompts.js";
 export {
   checkPrompts,
   parsePrompts,

@@ -2,11 +2,15 @@ import { extname } from "node:path";
 import { Conversation, Message, type From } from "@astra-rl/lm";
 import { describeValue, UsageError, jsonLines, readNamedFile, readTextFile } from "@astra-rl/base";
 import type { PromptOf } from "@astra-rl/method";
-import { readArrowColumn, readParquetColumn } from "./column-files.js";
+import { readArrowRows, readParquetRows } from "./column-files.js";
+import { columnName, goalReaderOf, type GoalReader } from "./goal-columns.js";
+import { goalOfPrompt, goalsOf, promptWithGoal } from "./goal-prompts.js";
 
 export interface PromptFileOptions {
-  /** The column or key with the prompt. Default: "prompt", else "messages". */
+  /** The column or key with the prompt. Default: "prompt", else "messages"; with goals, there need be none. */
   column?: string;
+  /** Whether columns of goals are read. Default true. */
+  goals?: boolean;
 }
 
 /** A text that starts an episode, or a conversation that it continues. */
@@ -30,7 +34,8 @@ const EXTENSIONS = ".json, .jsonl, .csv, .txt, .parquet or .arrow";
  *
  * A prompt is a string, or an object or row with the prompt in a column. A list of messages `{"role": …, "content":
  * …}` becomes a conversation: user messages are the tester's, assistant messages the target's, and a user's last
- * message the prompt. A single message of a user becomes its text.
+ * message the prompt. A single message of a user becomes its text. Further columns may hold a goal: `goal`, or those of
+ * HarmBench, JailbreakBench, StrongREJECT and AdvBench.
  *
  * @throws UsageError that names the file and the position in it
  */
@@ -38,12 +43,13 @@ export async function readPromptFile(path: string, options: PromptFileOptions = 
   const extension = extname(path).toLowerCase();
   if (extension === ".parquet" || extension === ".arrow") {
     const bytes = await readNamedFile(path, "prompts");
-    const read = extension === ".parquet" ? readParquetColumn : readArrowColumn;
-    const { column, values } = await read(bytes, (columns) => columnOf(columns, options, path), path);
-    const prompts = values.map((value, row) => {
-      return conversationIn(value, `${path}: row ${row + 1}`, column) ?? value;
-    });
-    return checkPrompts(prompts, path);
+    const read = extension === ".parquet" ? readParquetRows : readArrowRows;
+    let table: Table | undefined;
+    const rows = await read(bytes, (columns) => (table = tableOf(columns, options, path)).columns, path);
+    return checkPrompts(
+      rows.map((row, at) => promptOfRow(row, table!, `${path}: row ${at + 1}`)),
+      path,
+    );
   }
   return parsePrompts(await readTextFile(path, "prompts"), path, options);
 }
@@ -66,22 +72,50 @@ export function parsePrompts(text: string, path: string, options: PromptFileOpti
   throw new UsageError("unknown-extension", `${path}: prompt files end in ${EXTENSIONS}, got "${extension}"`);
 }
 
-/**
- * The column of a table that holds the prompts.
- *
- * @throws UsageError that lists the existing columns
- */
-function columnOf(columns: readonly string[], { column }: PromptFileOptions, path: string): string {
+/** Where the prompts and the goals of a table are. */
+interface Table {
+  /** null where there are only goals. */
+  readonly prompt: string | null;
+  readonly goal: GoalReader | null;
+  /** All columns that are read. */
+  readonly columns: readonly string[];
+}
+
+/** @throws UsageError that lists the existing columns */
+function tableOf(
+  columns: readonly string[],
+  { column, goals = true }: PromptFileOptions,
+  path: string,
+): Table {
   const wanted = column === undefined ? ["prompt", "messages"] : [column];
-  const found = wanted.find((name) => columns.includes(name));
-  if (found !== undefined) return found;
+  const prompt = wanted.flatMap((name) => columnNamed(columns, name) ?? [])[0] ?? null;
+  const goal = goals ? goalReaderOf(columns, prompt) : null;
+  if (prompt !== null || (goal !== null && column === undefined)) {
+    return { prompt, goal, columns: [prompt ?? [], goal?.columns ?? []].flat() };
+  }
   const got = columns.map(describeValue).join(", ");
   throw new UsageError(
     "missing-column",
     column === undefined
-      ? `${path}: must have a column "prompt" or "messages", got ${got}; specify it with prompts.column`
+      ? `${path}: must have a column "prompt", "messages" or "goal", got ${got}; specify it with prompts.column`
       : `${path}: has no column ${describeValue(column)}; it has ${got}`,
   );
+}
+
+const columnNamed = (columns: readonly string[], wanted: string): string | undefined =>
+  columns.find((name) => name === wanted) ?? columns.find((name) => columnName(name) === columnName(wanted));
+
+/** The prompt of a row, with its goal; a row without a prompt starts an empty conversation. */
+function promptOfRow(
+  row: Readonly<Record<string, unknown>>,
+  { prompt, goal }: Table,
+  where: string,
+): unknown {
+  const value = prompt === null ? "" : row[prompt];
+  const isList = prompt !== null && (columnName(prompt) === "messages" || Array.isArray(value));
+  const text = isList ? promptOfMessages(value, where, prompt) : value;
+  if (goal === null || !isPrompt(text)) return text;
+  return promptWithGoal(text, goal.read(row, where));
 }
 
 /**
@@ -104,14 +138,38 @@ export function checkPrompts(prompts: unknown, where: string): Prompt[] {
         `${where}: prompt ${index + 1} must be a string, got ${kindOf(prompt)}`,
       );
     }
-    if (promptText(prompt).trim() === "") {
+    if (promptText(prompt).trim() === "" && goalOfPrompt(prompt) === null) {
       throw new UsageError(
         "empty-prompt",
         `${where}: prompt ${index + 1} is empty; give it a text, or leave it out`,
       );
     }
   }
+  checkGoals(prompts as Prompt[], where);
   return prompts as Prompt[];
+}
+
+/** Refuses sets of which only some prompts have a goal, and different goals of one name. */
+function checkGoals(prompts: readonly Prompt[], where: string): void {
+  const without = prompts.findIndex((prompt) => goalOfPrompt(prompt) === null);
+  const goals = goalsOf(prompts);
+  if (goals.length === 0) return;
+  if (without >= 0) {
+    throw new UsageError(
+      "missing-goal",
+      `${where}: prompt ${without + 1} has no goal, but others have one; give it a goal, or take it into another file`,
+    );
+  }
+  const known = new Map<string, string>();
+  for (const { id, text } of goals) {
+    if ((known.get(id) ?? text) !== text) {
+      throw new UsageError(
+        "ambiguous-goal",
+        `${where}: two goals are named ${describeValue(id)}; give each a name of its own`,
+      );
+    }
+    known.set(id, text);
+  }
 }
 
 const isPrompt = (value: unknown): value is Prompt =>
@@ -164,22 +222,20 @@ function place(text: string, error: Error): string {
 }
 
 /** The prompt in an object; other values are returned unchanged. */
-function promptIn(value: unknown, { column }: PromptFileOptions, where: string): unknown {
+function promptIn(value: unknown, { column, goals = true }: PromptFileOptions, where: string): unknown {
   if (typeof value !== "object" || value === null || Array.isArray(value)) return value;
   const names = column === undefined ? ["prompt", "messages"] : [column];
-  const name = names.find((key) => key in value);
-  if (name === undefined) return value;
-  const prompt = (value as Record<string, unknown>)[name];
-  if (name === "messages" && !Array.isArray(prompt)) throw noMessages(prompt, name, where);
-  return conversationIn(prompt, where, name) ?? prompt;
+  const prompt = names.find((key) => key in value) ?? null;
+  const goal = goals ? goalReaderOf(Object.keys(value), prompt) : null;
+  if (prompt === null && (goal === null || column !== undefined)) return value;
+  return promptOfRow(value as Record<string, unknown>, { prompt, goal, columns: [] }, where);
 }
 
 const SPEAKERS: Readonly<Record<string, From>> = { system: "system", user: "tester", assistant: "target" };
 
-/** A list of messages as a conversation, or as its text if it is a single one of a user; null for anything else. */
-function conversationIn(messages: unknown, where: string, column: string): Prompt | null {
-  if (!Array.isArray(messages)) return null;
-  if (messages.length === 0) throw noMessages(messages, column, where);
+/** A list of messages as a conversation, or as its text if it is a single one of a user. */
+function promptOfMessages(messages: unknown, where: string, column: string): Prompt {
+  if (!Array.isArray(messages) || messages.length === 0) throw noMessages(messages, column, where);
   const [first, ...others] = messages.map((message: unknown, index) => {
     const { role, content: given } = (message ?? {}) as { role?: unknown; content?: unknown };
     const at = `${where}: message ${index + 1}`;
@@ -220,24 +276,25 @@ const noMessages = (value: unknown, column: string, where: string) =>
     `${where}: ${describeValue(column)} must be a list of at least one, got ${kindOf(value)}`,
   );
 
-/** The prompt column of a table with a header; column names are case-insensitive. */
-function parseTable(text: string, path: string, { column: wanted = "prompt" }: PromptFileOptions): string[] {
+/** The prompts of a table with a header; column names are case-insensitive. */
+function parseTable(text: string, path: string, options: PromptFileOptions): unknown[] {
   const [heading, ...rows] = tableRows(text, path);
-  const named = wanted.trim().toLowerCase();
-  const column = heading?.cells.findIndex((name) => name.trim().toLowerCase() === named) ?? -1;
-  if (heading === undefined || column < 0) {
-    const got = heading === undefined ? "an empty file" : heading.cells.map(describeValue).join(", ");
+  if (heading === undefined) {
     throw new UsageError(
       "missing-column",
-      `${path}: must begin with a line of headings, one of them ${describeValue(wanted)}, got ${got}`,
+      `${path}: must begin with a line of headings, one of them ${describeValue(options.column ?? "prompt")}, got an empty file`,
     );
   }
+  const table = tableOf(heading.cells, options, path);
   return rows.map(({ cells, line }) => {
-    if (cells.length === heading.cells.length) return cells[column]!;
-    throw new UsageError(
-      "column-count-mismatch",
-      `${path}:${line}: must have ${heading.cells.length} columns like the headings, got ${cells.length}`,
-    );
+    if (cells.length !== heading.cells.length) {
+      throw new UsageError(
+        "column-count-mismatch",
+        `${path}:${line}: must have ${heading.cells.length} columns like the headings, got ${cells.length}`,
+      );
+    }
+    const row = Object.fromEntries(heading.cells.map((name, at) => [name, cells[at]]));
+    return promptOfRow(row, table, `${path}:${line}`);
   });
 }
 

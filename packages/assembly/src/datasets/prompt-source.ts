@@ -73,9 +73,11 @@ export function isRemotePrompts(source: string): boolean {
  */
 export async function readPrompts(source: string, options: PromptSourceOptions = {}): Promise<Prompt[]> {
   const path = await localPrompts(source, options);
-  const column =
-    options.column ?? (Object.hasOwn(NAMED_SETS, source) ? NAMED_SETS[source]!.column : undefined);
-  return readPromptFile(path, column === undefined ? {} : { column });
+  const { column } = options;
+  if (column !== undefined) return readPromptFile(path, { column });
+  const set = Object.hasOwn(NAMED_SETS, source) ? NAMED_SETS[source]! : {};
+  // A set with a column is that column alone, also beside goals.
+  return readPromptFile(path, set.column === undefined ? {} : { column: set.column, goals: false });
 }
 
 /** The local file with the prompts of a source, downloaded if necessary. */

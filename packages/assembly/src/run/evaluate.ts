@@ -17,13 +17,14 @@ import {
   assembleEvaluationSystem,
   assembleEvaluator,
   loadPrompts,
+  requireGoalsRead,
   trainingPromptsOf,
   trustsEmbeddedScorer,
   type AssembledSystem,
   type ProgramParts,
 } from "../assemble/index.js";
 import type { Configuration, ModelSetting } from "../configuration/index.js";
-import type { Prompt } from "../datasets/index.js";
+import { refuseSeenGoals, type Prompt } from "../datasets/index.js";
 import { EMBEDDED_SCORER_LIMITS, type PromptSplit } from "../embedded/index.js";
 import { modelFormats, withToday, type ModelFormats } from "./model-formats.js";
 import { introduceModels, keepAnswersOf, noteHubModels } from "./models.js";
@@ -150,11 +151,14 @@ export async function evaluateSystem(
     onProgress,
   }: EvaluateSystemOptions,
 ): Promise<EvaluationRecord> {
-  const { rollouts: wanted, repeats, batchSize } = configuration.evaluation;
+  const { rollouts: wanted, repeats, batchSize, seenGoals } = configuration.evaluation;
+  const seen = trainingPrompts ?? (await trainingPromptsOf(configuration, split, prompts, parts));
+  if (split !== "train" && !seenGoals) refuseSeenGoals(seen, prompts, `prompts.${split}`);
   const evaluator = await assembleEvaluator(configuration, assembled, prompts, {
-    trainingPrompts: trainingPrompts ?? (await trainingPromptsOf(configuration, split, prompts, parts)),
+    trainingPrompts: seen,
     parts,
   });
+  requireGoalsRead(prompts, evaluator, `prompts.${split}`);
   const total = Math.min(wanted ?? Infinity, repeats * prompts.length);
   onProgress?.(0, total);
   const report: unknown = await withMemoryAdvice("evaluation", () =>

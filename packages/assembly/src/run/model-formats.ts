@@ -45,7 +45,8 @@ export function modelFormats(assembled: AssembledSystem, prompts: readonly Promp
       );
     }
   }
-  const untold = prompts.some((prompt) => prompt instanceof Conversation) ? untoldModel(assembled) : null;
+  const isConversation = (prompt: Prompt) => prompt instanceof Conversation && prompt.depth > 1;
+  const untold = prompts.some(isConversation) ? untoldModel(assembled) : null;
   if (untold !== null) {
     made.warnings.push(
       `prompts with several messages are read as one text, a line for each, because ${untold} uses plain text ` +

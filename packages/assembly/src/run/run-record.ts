@@ -229,14 +229,16 @@ async function embeddedHash(key: string): Promise<string> {
   return promptsHash(split === undefined ? [] : await defaultPrompts(split));
 }
 
-/** Distinguishes conversations from their texts, and by their speakers. */
+/** Distinguishes conversations from their texts, and by their speakers and goals. */
 export const promptsHash = (prompts: readonly Prompt[]) =>
   createHash("sha256")
     .update(
       JSON.stringify(
-        prompts.map((prompt) =>
-          typeof prompt === "string" ? prompt : prompt.messages().map(({ from, text }) => [from, text]),
-        ),
+        prompts.map((prompt) => {
+          if (typeof prompt === "string") return prompt;
+          const messages = prompt.messages().map(({ from, text }) => [from, text]);
+          return prompt.goal === null ? messages : { messages, goal: prompt.goal };
+        }),
       ),
     )
     .digest("hex");

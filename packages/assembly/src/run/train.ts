@@ -31,6 +31,8 @@ import {
   assembleTrainer,
   loadPrompts,
   namesOf,
+  refuseTestedGoals,
+  requireGoalsRead,
   type AssembledSystem,
   type AssembledTrainer,
   type ProgramParts,
@@ -137,7 +139,9 @@ export async function train<S = Conversation, A = Message>(
     if (resume) checkResumable(folder, settings(wanted));
     const dated = withToday(wanted, await distributed.fromRankZero(new Date()));
     const prompts = await loadPrompts(dated, "train", hub, parts);
+    await refuseTestedGoals(dated, prompts, parts);
     assembled = await assembleSystem<System>(dated, hub, parts);
+    requireGoalsRead(prompts, assembled.system as object, "prompts.train");
     // What an earlier process spent counts from the first call.
     if (resume) journal = await keepAnswersOf(assembled, join(folder, ANSWERS), logger);
     const { formats, servers } = await introduceModels(assembled, logger, prompts);

@@ -96,7 +96,7 @@ describe("parsePrompts", () => {
 
   it.each([
     ["p.csv", "", /p\.csv: must begin with a line of headings, one of them "prompt", got an empty file/u],
-    ["p.csv", "text,id\na,b", /one of them "prompt", got "text", "id"/u],
+    ["p.csv", "text,id\na,b", /must have a column "prompt", "messages" or "goal", got "text", "id"/u],
     ["p.csv", "prompt,id\na,b\nc", /p\.csv:3: must have 2 columns like the headings, got 1/u],
     ["p.csv", 'prompt\n"a\nb', /p\.csv:2: quotes must enclose a whole cell/u],
     ["p.csv", 'prompt\na"b', /p\.csv:2: quotes must enclose a whole cell/u],

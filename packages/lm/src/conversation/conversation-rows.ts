@@ -75,7 +75,7 @@ export class ConversationRows {
     const { parent, last } = conversation;
     if (this.#options.format.layout !== undefined)
       return this.#options.format.layout(conversation, this.#own);
-    const piece = this.#options.format.write(parent, last, this.#own(last));
+    const piece = this.#options.format.write(conversation, this.#own(last));
     if (parent === null) {
       // A row needs at least one id.
       return piece.ids.length === 0 ? [{ ids: [this.#options.standIn()], body: [0, 0] }] : [piece];

@@ -1,5 +1,6 @@
 import { describeValue, UsageError } from "@astra-rl/base";
 import type { FinishReason } from "../generation/stop.js";
+import type { Goal } from "./goal.js";
 
 /** Origin of a message. "around": context that models read, neither generated nor scored. */
 export type From = "system" | "prompt" | "tester" | "target" | "around";
@@ -83,6 +84,8 @@ export class Conversation {
     /** The conversation without its last message; null if that is the first. */
     readonly parent: Conversation | null,
     readonly last: Message,
+    /** What the tester is to achieve in it; no message, so that nobody reads it by reading the messages. null for none. */
+    readonly goal: Goal | null,
   ) {
     this.depth = (parent?.depth ?? 0) + 1;
     Object.freeze(this);
@@ -93,10 +96,23 @@ export class Conversation {
     const [given, ...others] = messages;
     const first = typeof given === "string" ? plainMessage("prompt", given) : given;
     const isUtterance = first.from === "tester" || first.from === "target";
-    const root = isUtterance ? plainMessage("prompt", "") : first;
-    let made = roots.get(root);
-    if (made === undefined) roots.set(root, (made = new Conversation(null, root)));
-    return isUtterance ? made.append(first, ...others) : made.append(...others);
+    const root = Conversation.#root(isUtterance ? plainMessage("prompt", "") : first, null);
+    return isUtterance ? root.append(first, ...others) : root.append(...others);
+  }
+
+  static #root(message: Message, goal: Goal | null): Conversation {
+    const roots = goal === null ? rootsWithoutGoal : (rootsByGoal.get(goal) ?? new WeakMap());
+    if (goal !== null) rootsByGoal.set(goal, roots);
+    let made = roots.get(message);
+    if (made === undefined) roots.set(message, (made = new Conversation(null, message, goal)));
+    return made;
+  }
+
+  /** The same messages with another goal, or without one. */
+  withGoal(goal: Goal | null): Conversation {
+    if (goal === this.goal) return this;
+    const [first, ...others] = this.messages();
+    return Conversation.#root(first!, goal).append(...others);
   }
 
   append(...messages: readonly Message[]): Conversation {
@@ -144,7 +160,8 @@ export class Conversation {
     }
     this.#longer ??= new WeakMap();
     let longer = this.#longer.get(message);
-    if (longer === undefined) this.#longer.set(message, (longer = new Conversation(this, message)));
+    if (longer === undefined)
+      this.#longer.set(message, (longer = new Conversation(this, message, this.goal)));
     return longer;
   }
 }
@@ -154,7 +171,8 @@ function* beginnings(conversation: Conversation): Generator<Conversation> {
   for (let at: Conversation | null = conversation; at !== null; at = at.parent) yield at;
 }
 
-const roots = new WeakMap<Message, Conversation>();
+const rootsWithoutGoal = new WeakMap<Message, Conversation>();
+const rootsByGoal = new WeakMap<Goal, WeakMap<Message, Conversation>>();
 
 /** Cache of messages that no model generated, by origin and text, least recently used first. */
 const plain = new Map<string, Message>();
@@ -171,7 +189,7 @@ function plainMessage(from: "prompt" | "around", text: string): Message {
 }
 
 /**
- * Converts a method's return value to a conversation. A text is split into the messages of `base` and
+ * Converts a method's return value to a conversation, with the goal of `base` unless it has its own. A text is split into the messages of `base` and
  * `expected` that it contains, which keep their ids, and context around them. Messages are searched from the
  * end, since methods usually insert text before them.
  *
@@ -184,7 +202,7 @@ export function conversationOf(
   base: Conversation,
   expected: readonly Message[],
 ): Conversation {
-  if (given instanceof Conversation) return given;
+  if (given instanceof Conversation) return given.goal === null ? given.withGoal(base.goal) : given;
   if (typeof given !== "string") {
     throw new UsageError(
       "not-a-conversation",
@@ -208,7 +226,10 @@ export function conversationOf(
     added.unshift(message);
     rest = rest.slice(0, at);
   }
-  if (kept === 0) return Conversation.of(rest).append(...added);
+  if (kept === 0)
+    return Conversation.of(rest)
+      .append(...added)
+      .withGoal(base.goal);
   if (rest !== "") added.unshift(plainMessage("around", rest));
   let start = base;
   while (start.depth > kept) start = start.parent!;

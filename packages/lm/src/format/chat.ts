@@ -1,6 +1,7 @@
 import { UsageError } from "@astra-rl/base";
 import type { ChatMessage, ChatTemplate } from "../chat-template.js";
 import type { Conversation, Message } from "../conversation/conversation.js";
+import type { Goal } from "../conversation/goal.js";
 import type { Codec } from "./codec.js";
 import {
   dropIds,
@@ -20,7 +21,7 @@ export interface ChatOptions {
   /** The role of the model: its messages are the assistant's, all others the user's. */
   role: "tester" | "target";
   /**
-   * System prompt; a conversation's own system message replaces the target's. A template that refuses system messages gets it at the
+   * System prompt; a conversation's own system message replaces the target's. A tester's goal replaces `{goal}` in it, or follows it. A template that refuses system messages gets it at the
    * head of the first user message. Default: none, so that the template writes its own, if it has one.
    */
   system?: string;
@@ -97,9 +98,9 @@ export class ChatFormat implements Format {
     if (history === "template") this.layout = (conversation, own) => this.#layout(conversation, own);
   }
 
-  write(before: Conversation | null, message: Message, own: readonly number[] | null): Piece {
-    const messages = [...(before?.messages() ?? []), message];
-    const written = this.#slots(messages).at(-1)!;
+  write(conversation: Conversation, own: readonly number[] | null): Piece {
+    const { parent: before, last: message, goal } = conversation;
+    const written = this.#slots(conversation.messages(), goal).at(-1)!;
     if (written === null) return EMPTY_PIECE;
     // What was read and sampled stays, reasoning included.
     const slot: Slot = { ...written, omits: null };
@@ -115,8 +116,9 @@ export class ChatFormat implements Format {
   cue(conversation: Conversation): readonly number[] {
     const messages = conversation.messages();
     const groups = groupByVoice(messages, this.#role);
-    if (groups.length > 0) return this.#scaffold(voicesOf(groups), this.#systemOf(messages)).endIds;
-    const { slots, endIds } = this.#scaffold(["user"], this.#systemOf(messages));
+    const system = this.#systemOf(messages, conversation.goal);
+    if (groups.length > 0) return this.#scaffold(voicesOf(groups), system).endIds;
+    const { slots, endIds } = this.#scaffold(["user"], system);
     return [...slots[0]!.front, ...endIds];
   }
 
@@ -134,7 +136,9 @@ export class ChatFormat implements Format {
       if (voice === "assistant" || row[first]!.ids.length === 0) continue;
       const isSystem = ({ from }: Message) => from === "system";
       const system = messages.slice(0, first).filter(isSystem);
-      const slots = this.#slots([...system, ...messages.slice(first)]).slice(system.length);
+      const slots = this.#slots([...system, ...messages.slice(first)], conversation.goal).slice(
+        system.length,
+      );
       shortest = row.map((piece, place) => {
         if (place < first) return EMPTY_PIECE;
         const slot = slots[place - first];
@@ -160,7 +164,7 @@ export class ChatFormat implements Format {
 
   #layout(conversation: Conversation, own: OwnIds): Row {
     const messages = conversation.messages();
-    const slots = this.#slots(messages);
+    const slots = this.#slots(messages, conversation.goal);
     return messages.map((message, at) => {
       const slot = slots[at]!;
       return slot === null ? EMPTY_PIECE : this.#piece(slot, message, own(message));
@@ -204,9 +208,9 @@ export class ChatFormat implements Format {
   }
 
   /** What is written before each message; null for a system message, which is part of what precedes the first content. */
-  #slots(messages: readonly Message[]): (Slot | null)[] {
+  #slots(messages: readonly Message[], goal: Goal | null): (Slot | null)[] {
     const groups = groupByVoice(messages, this.#role);
-    const { slots } = this.#scaffold(voicesOf(groups), this.#systemOf(messages));
+    const { slots } = this.#scaffold(voicesOf(groups), this.#systemOf(messages, goal));
     const found: (Slot | null)[] = messages.map(() => null);
     for (const [index, { at }] of groups.entries()) {
       const slot = slots[index]!;
@@ -231,8 +235,8 @@ export class ChatFormat implements Format {
     return found;
   }
 
-  #systemOf(messages: readonly Message[]): string | null {
-    return systemOf(messages, this.#role, this.#system);
+  #systemOf(messages: readonly Message[], goal: Goal | null): string | null {
+    return systemOf(messages, this.#role, this.#system, goal);
   }
 
   #acceptsSystem(): boolean {

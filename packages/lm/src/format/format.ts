@@ -1,5 +1,6 @@
 import type { Conversation, From, Message } from "../conversation/conversation.js";
 import type { Codec } from "./codec.js";
+import { preambleOf } from "./voices.js";
 
 /** Range of ids, `from` inclusive, `to` exclusive. */
 export type Span = readonly [from: number, to: number];
@@ -26,12 +27,12 @@ export interface Format {
   /** Ids that end a generation, in addition to the model's own. */
   readonly endIds: readonly number[];
   /**
-   * The ids that a message adds. The model's own messages follow the `cue`, which is not included.
+   * The ids that the last message of a conversation adds. The model's own messages follow the `cue`, which is not
+   * included. Those of the first message include what a tester reads of the goal.
    *
-   * @param before the conversation that it follows; null for the first message
    * @param own its sampled ids, if they are in this model's tokens
    */
-  write(before: Conversation | null, message: Message, own: readonly number[] | null): Piece;
+  write(conversation: Conversation, own: readonly number[] | null): Piece;
   /** Ids between a conversation and the model's own next message. */
   cue(conversation: Conversation): readonly number[];
   /**
@@ -68,6 +69,12 @@ export function dropIds(row: Row, from: number, to: number): Row {
   });
 }
 
+function rootOf(conversation: Conversation): Conversation {
+  let at = conversation;
+  while (at.parent !== null) at = at.parent;
+  return at;
+}
+
 export interface PlainOptions {
   /** The role of the model. Needed with labels or a separator. Default "tester". */
   role?: "tester" | "target";
@@ -75,6 +82,8 @@ export interface PlainOptions {
   labels?: Readonly<Partial<Record<From, string>>>;
   /** Text between two messages, such as "\n". Default: nothing. */
   separator?: string;
+  /** Text with `{goal}` that a tester reads before a conversation with a goal. Default: "Goal: {goal}" and a line feed. */
+  preamble?: string;
 }
 
 /**
@@ -86,14 +95,16 @@ export class PlainFormat implements Format {
   readonly #role: "tester" | "target";
   readonly #labels: Readonly<Partial<Record<From, string>>>;
   readonly #separator: string;
+  readonly #preamble: string | undefined;
 
   constructor(
     readonly codec: Codec,
-    { role = "tester", labels = {}, separator = "" }: PlainOptions = {},
+    { role = "tester", labels = {}, separator = "", preamble }: PlainOptions = {},
   ) {
     this.#role = role;
     this.#labels = labels;
     this.#separator = separator;
+    this.#preamble = preamble;
   }
 
   /** Whether labels or a separator tell where a message ends. */
@@ -105,10 +116,12 @@ export class PlainFormat implements Format {
     return this.codec.prefix.length;
   }
 
-  write(before: Conversation | null, { from, text }: Message, own: readonly number[] | null): Piece {
+  write(conversation: Conversation, own: readonly number[] | null): Piece {
     const { codec } = this;
+    const { from, text } = conversation.last;
+    const before = conversation.parent;
     const isPut = from === "around" || from === this.#role;
-    const label = isPut ? "" : this.#front(before, from);
+    const label = this.#opening(conversation) + (isPut ? "" : this.#front(before, from));
     const front = this.#encode(before, label);
     // The first text of a row starts with the tokenizer's prefix.
     const isFirst = before === null && label === "";
@@ -121,9 +134,19 @@ export class PlainFormat implements Format {
     return this.#encode(conversation, this.#front(conversation, this.#role));
   }
 
-  /** Drops the oldest ids after the pinned ones. */
-  truncate(_: Conversation, row: Row, room: number): Row {
-    return dropIds(row, this.pinned, this.pinned + Math.max(0, rowLength(row) - room));
+  /** Drops the oldest ids after the pinned ones and the goal. */
+  truncate(conversation: Conversation, row: Row, room: number): Row {
+    const opening = this.#opening(rootOf(conversation));
+    const start =
+      opening === ""
+        ? this.pinned
+        : Math.min(this.codec.begin(opening).length, Math.max(this.pinned, room - 1));
+    return dropIds(row, start, start + Math.max(0, rowLength(row) - room));
+  }
+
+  /** What precedes the first message. */
+  #opening({ parent, goal }: Conversation): string {
+    return parent === null ? preambleOf(this.#role, this.#preamble, goal) : "";
   }
 
   #front(before: Conversation | null, from: From): string {

@@ -12,7 +12,16 @@ export {
   type Row,
   type Span,
 } from "./format.js";
-export { groupByVoice, leadsProbe, PARAGRAPH, systemOf, type Voice, type VoiceGroup } from "./voices.js";
+export {
+  groupByVoice,
+  leadsProbe,
+  PARAGRAPH,
+  preambleOf,
+  refuseGoalOfTarget,
+  systemOf,
+  type Voice,
+  type VoiceGroup,
+} from "./voices.js";
 export { ChatFormat, HISTORIES, type ChatOptions } from "./chat.js";
 export {
   checkModelFormat,

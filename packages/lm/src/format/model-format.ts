@@ -2,10 +2,12 @@ import { UsageError } from "@astra-rl/base";
 import { z } from "zod";
 import { ChatTemplate } from "../chat-template.js";
 import type { LoadedCausalLM } from "../checkpoint.js";
+import { GOAL_PLACEHOLDER } from "../conversation/goal.js";
 import type { Tokenizer } from "../tokenizer.js";
 import { ChatFormat, HISTORIES } from "./chat.js";
 import { Codec } from "./codec.js";
 import { PlainFormat, type Format } from "./format.js";
+import { refuseGoalOfTarget } from "./voices.js";
 
 const label = z.string().optional();
 
@@ -29,7 +31,10 @@ export const modelFormatShape = {
     .string()
     .min(1)
     .optional()
-    .describe("Chat: the system prompt. Default: none, so that the template's own is used, if it has one"),
+    .describe(
+      "Chat: the system prompt; in a tester's, {goal} is replaced by its goal, which otherwise follows as a paragraph. " +
+        "Default: none, so that the template's own is used, if it has one",
+    ),
   thinking: z
     .boolean()
     .optional()
@@ -46,10 +51,17 @@ export const modelFormatShape = {
     .optional()
     .describe('Plain: text before a message, by its origin, such as {tester: "User: ", target: "Bot: "}'),
   separator: z.string().optional().describe('Plain: text between two messages, such as "\\n"'),
+  preamble: z
+    .string()
+    .refine((text) => text.includes(GOAL_PLACEHOLDER), `must contain ${GOAL_PLACEHOLDER}`)
+    .optional()
+    .describe(
+      'Plain, testers only: text with {goal} that is read before a conversation with a goal. Default: "Goal: {goal}\\n"',
+    ),
 };
 
 const CHAT_ONLY = ["template", "system", "thinking", "history"] as const;
-const PLAIN_ONLY = ["labels", "separator"] as const;
+const PLAIN_ONLY = ["labels", "separator", "preamble"] as const;
 
 type FormatIssue = (rule: string, key: string, message: string) => void;
 
@@ -96,7 +108,8 @@ export function makeFormat(
   given: ModelFormat,
   date: Date,
 ): Format {
-  const { format = "auto", template: name, system, thinking, history, labels, separator } = given;
+  const { format = "auto", template: name, system, thinking, history, labels, separator, preamble } = given;
+  refuseGoalOfTarget(where, role, given);
   const codec = Codec.of(tokenizer);
   const template = format === "plain" ? null : ChatTemplate.of(tokenizer, name);
   if (template !== null) {
@@ -112,5 +125,5 @@ export function makeFormat(
     );
   }
   const labelled = Object.entries(labels ?? {}).filter(([, text]) => text !== undefined);
-  return new PlainFormat(codec, { role, labels: Object.fromEntries(labelled), separator });
+  return new PlainFormat(codec, { role, labels: Object.fromEntries(labelled), separator, preamble });
 }

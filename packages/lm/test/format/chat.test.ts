@@ -50,10 +50,10 @@ function rowOf(format: Format, role: "tester" | "target", conversation: Conversa
   const row: { ids: readonly number[]; body: readonly [number, number] }[] = [];
   let before: Conversation | null = null;
   for (const message of conversation.messages()) {
-    const { ids, body } = format.write(before, message, own(message));
     const led = message.from === role && before !== null ? format.cue(before) : [];
-    row.push({ ids: [...led, ...ids], body: [led.length + body[0], led.length + body[1]] });
     before = before === null ? Conversation.of(message) : before.append(message);
+    const { ids, body } = format.write(before, own(message));
+    row.push({ ids: [...led, ...ids], body: [led.length + body[0], led.length + body[1]] });
   }
   return [...row, cue];
 }
@@ -107,7 +107,7 @@ describe.each(cases)("the chat template $template with the tokenizer of $family"
       expect(ids.slice(0, sofar.length)).toEqual(sofar);
       const answer = texts[length];
       const own = new Message("target", answer ?? "");
-      sofar = answer === undefined ? ids : [...ids, ...format.write(conversation, own, null).ids];
+      sofar = answer === undefined ? ids : [...ids, ...format.write(conversation.append(own), null).ids];
       const said = row.slice(1, -1).map(({ ids: all, body }) => {
         // Some templates write a space before contents, and some tokenizers add one after special tokens.
         return codec.decode(all.slice(...body)).trimStart();
@@ -216,7 +216,7 @@ describe("the chat format", () => {
       const piece = format.layout?.(conversation.append(said), ({ from }) =>
         from === "tester" ? ids : null,
       );
-      expect(format.write(conversation, said, ids).ids).toEqual(ids);
+      expect(format.write(conversation.append(said), ids).ids).toEqual(ids);
       if (piece === undefined) expect(front).toEqual([]);
       else expect(piece[1]!.ids.slice(-ids.length - 1)).toEqual([...front, ...ids]);
     }

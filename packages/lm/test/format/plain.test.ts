@@ -36,10 +36,10 @@ function layout(format: Format, role: "tester" | "target", conversation: Convers
   let before: Conversation | null = null;
   for (const message of conversation.messages()) {
     if (message.from === role) ids.push(...format.cue(before!));
-    const { ids: piece, body } = format.write(before, message, message.sampled?.ids ?? null);
+    before = before === null ? Conversation.of(message) : before.append(message);
+    const { ids: piece, body } = format.write(before, message.sampled?.ids ?? null);
     bodies.push([ids.length + body[0], ids.length + body[1]]);
     ids.push(...piece);
-    before = before === null ? Conversation.of(message) : before.append(message);
   }
   return { ids, bodies };
 }
@@ -76,15 +76,15 @@ describe.each(codecs)("the plain format over $name", ({ codec, tokenizer }) => {
     const plain = new PlainFormat(codec);
     const before = Conversation.of("x");
     const late = new Message("target", " late");
-    expect(plain.write(before, late, own)).toEqual({ ids: own, body: [0, own.length] });
-    const first = plain.write(null, new Message("prompt", " late"), own);
+    expect(plain.write(before.append(late), own)).toEqual({ ids: own, body: [0, own.length] });
+    const first = plain.write(Conversation.of(" late"), own);
     const pinned = codec.prefix.length;
     expect(first).toEqual({ ids: [...codec.prefix, ...own], body: [pinned, pinned + own.length] });
     const labelled = new PlainFormat(codec, options);
     const label = codec.continue("\nUser: ");
     const span = [label.length, label.length + own.length];
-    expect(labelled.write(before, late, own)).toEqual({ ids: [...label, ...own], body: span });
-    expect(labelled.write(before, new Message("tester", " late"), own)).toEqual({
+    expect(labelled.write(before.append(late), own)).toEqual({ ids: [...label, ...own], body: span });
+    expect(labelled.write(before.append(new Message("tester", " late")), own)).toEqual({
       ids: own,
       body: [0, own.length],
     });

@@ -7,6 +7,7 @@ import {
   type EvaluationOverall,
   type EvaluationRecord,
   type EvaluationTurn,
+  type GoalRecord,
 } from "@astra-rl/records";
 import {
   measureDiversity,
@@ -82,6 +83,8 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
   /** Number of starts without repeats; null where the evaluation has none. */
   readonly #starts: number | null;
   readonly #scorerIsSystems: boolean;
+  /** The goals of the measured graphs by id, in the order in which they are first tried. */
+  readonly #goals = new Map<string, GoalRecord>();
   /** Whether actions are messages; only then do empty texts count as a problem. */
   #readsMessages = false;
 
@@ -118,7 +121,16 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
     this.#scorerIsSystems = this.scorer === null || chosen === own;
   }
 
+  protected override observe(graphs: readonly Graph[]): void {
+    for (const { goal } of graphs) {
+      if (goal === null || this.#goals.has(goal.id)) continue;
+      const { id, text, category } = goal;
+      this.#goals.set(id, { id, text, ...(category === undefined ? {} : { category }) });
+    }
+  }
+
   protected override async measure(graphs: readonly Graph[]): Promise<GraphMetrics[]> {
+    this.observe(graphs);
     const paths = graphs.map((graph) => graph.path());
     this.#readsMessages ||= paths.flat().some(({ response }) => response instanceof Message);
     const scores = new Map<Node, TurnScores>();
@@ -151,8 +163,14 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
     }
     return paths.map((path, index) => {
       const metrics = this.measurePath(path, scores);
-      const { target } = graphs[index]!.models;
-      return target === undefined ? metrics : { ...metrics, overall: { ...metrics.overall, target } };
+      const { models, goal } = graphs[index]!;
+      const { target } = models;
+      const overall = {
+        ...metrics.overall,
+        ...(target === undefined ? {} : { target }),
+        ...(goal === null ? {} : { goal: goal.id }),
+      };
+      return { ...metrics, overall };
     });
   }
 
@@ -173,17 +191,20 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
       trainingPrompts: this.#trainingPrompts,
       ...(controls === null ? {} : { controls }),
     });
-    return { summary, details, version: EVALUATION_VERSION };
+    const goals = [...this.#goals.values()];
+    return { summary, details, ...(goals.length === 0 ? {} : { goals }), version: EVALUATION_VERSION };
   }
 
   /** Marks the rollouts that start from the same prompt, by repeats or duplicates in the list. */
   #withPrompts(all: readonly GraphMetrics[]): EvaluationDetail[] {
     const firsts = new Map<unknown, number>();
-    const prompts = all.map(({ perTurn }, at) => {
+    const prompts = all.map(({ overall, perTurn }, at) => {
       const [turn] = perTurn as EvaluationTurn[];
       // States that are not texts are distinguished by their index among the starts.
       const place = this.#starts === null ? at : at % this.#starts;
-      const prompt = this.#readsMessages ? (turn?.context ?? place) : place;
+      const text = this.#readsMessages ? (turn?.context ?? place) : place;
+      // One opener with two goals is two prompts.
+      const prompt = overall["goal"] === undefined ? text : JSON.stringify([overall["goal"], text]);
       if (!firsts.has(prompt)) firsts.set(prompt, at);
       return firsts.get(prompt)!;
     });

@@ -82,6 +82,7 @@ export abstract class Evaluator<S = Conversation, A = Message, Report = unknown>
         for (const graph of own) checkJudged("Evaluator.evaluate", graph.nodes());
         return { graphs: own, about: await this.computeMetricsMany(own) };
       });
+      this.observe(graphs);
       onGraphs?.(graphs as unknown as readonly Graph[]);
       metrics.push(...about);
       await nextTurn();
@@ -134,6 +135,9 @@ export abstract class Evaluator<S = Conversation, A = Message, Report = unknown>
       `${this.constructor.name}: an evaluator must implement measure, or computeMetrics`,
     );
   }
+
+  /** Called with the graphs of each batch, those that grew in other processes included. */
+  protected observe(_graphs: readonly Graph<S, A>[]): void {}
 
   /** Aggregates the metrics of all rollouts. */
   abstract aggregateMetrics(all: readonly GraphMetrics[]): Report | Promise<Report>;

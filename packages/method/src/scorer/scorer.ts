@@ -1,4 +1,4 @@
-import { Conversation } from "@astra-rl/lm";
+import { Conversation, type Goal } from "@astra-rl/lm";
 import { describeValue, UsageError, hasMethods, requireList } from "@astra-rl/base";
 import { z } from "zod";
 import type { Failure } from "@astra-rl/records";
@@ -33,11 +33,15 @@ export interface Exchange {
   readonly response: string | null;
   /** The conversation before the prompt, for scorers that keep it; absent where there is none. */
   readonly context?: Conversation;
+  /** What the tester is to achieve, for scorers that need it; absent where there is none. */
+  readonly goal?: Goal;
 }
 
 /** @param context the state before the prompt, which may be no conversation */
 export function exchange(prompt: string, response: string | null, context: unknown): Exchange {
-  return context instanceof Conversation ? { prompt, response, context } : { prompt, response };
+  if (!(context instanceof Conversation)) return { prompt, response };
+  const { goal } = context;
+  return { prompt, response, context, ...(goal === null ? {} : { goal }) };
 }
 
 /** What a scorer scores: a text without a role, or an exchange with roles. */
@@ -71,6 +75,11 @@ export abstract class Scorer {
 
   /** Whether it judges an exchange by the conversation before it, so that equal exchanges may score differently. */
   get keepsContext(): boolean {
+    return false;
+  }
+
+  /** Whether it judges exchanges by their goals, and so needs prompts with goals. */
+  get needsGoal(): boolean {
     return false;
   }
 
@@ -151,11 +160,7 @@ export function distinctItems(
   scorer: Scorer,
   items: readonly Judged[],
 ): { distinct: Judged[]; places: number[] } {
-  const seen = !scorer.keepsRoles
-    ? items.map(judgedText)
-    : scorer.keepsContext
-      ? items
-      : items.map(withoutContext);
+  const seen = scorer.keepsRoles ? items.map((item) => asRead(scorer, item)) : items.map(judgedText);
   const known = new Map<string, number>();
   const distinct: Judged[] = [];
   const places = seen.map((item) => {
@@ -170,17 +175,30 @@ export function distinctItems(
   return { distinct, places };
 }
 
-const withoutContext = (item: Judged): Judged =>
-  typeof item === "string" || item.context === undefined
-    ? item
-    : { prompt: item.prompt, response: item.response };
+/** What a scorer that keeps roles reads of an item. */
+function asRead({ keepsContext, needsGoal }: Scorer, item: Judged): Judged {
+  if (typeof item === "string") return item;
+  const { prompt, response, context, goal } = item;
+  return {
+    prompt,
+    response,
+    ...(keepsContext && context !== undefined ? { context } : {}),
+    ...(needsGoal && goal !== undefined ? { goal } : {}),
+  };
+}
 
 /** Equal exactly for equal items. */
 export function keyOf(item: Judged): string {
   if (typeof item === "string") return JSON.stringify(item);
-  const { prompt, response, context } = item;
+  const { prompt, response, context, goal } = item;
   const before = context?.messages().map(({ from, text }) => [from, text]);
-  return JSON.stringify(before === undefined ? [prompt, response] : [prompt, response, before]);
+  // Absent parts are left out, since keys are kept between runs.
+  return JSON.stringify([
+    prompt,
+    response,
+    ...(before === undefined ? [] : [before]),
+    ...(goal ? [{ goal }] : []),
+  ]);
 }
 
 /** @param items all texts or all exchanges */

@@ -205,11 +205,13 @@ export class ASTSystem extends System {
   ): Promise<TokenTable> {
     const { likelihood } = this.parts;
     this.#part(likelihood ? "likelihood" : "target", "getTargetLogprobs", contexts, continuations);
-    if (likelihood !== undefined) return this.#logprobs(likelihood, contexts, continuations);
+    // How likely a user is to write a probe does not depend on the tester's goal.
+    const read = contexts.map((context) => context.withGoal(null));
+    if (likelihood !== undefined) return this.#logprobs(likelihood, read, continuations);
     const before = contexts.map((context, row) => {
       const probe = continuations[row]!;
       // A prompt that does not contain the probe cannot serve as its context.
-      return this.checked.promptForTarget(context, probe).upTo(probe) ?? context;
+      return this.checked.promptForTarget(context, probe).upTo(probe) ?? read[row]!;
     });
     return this.#logprobs(this.#voices.target!, before, continuations, keys);
   }

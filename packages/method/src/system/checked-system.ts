@@ -41,10 +41,11 @@ export class CheckedSystem<S = Conversation, A = Message> {
     return this.#generated("target", "rolloutPromptWithTarget", prompts, keys);
   }
 
+  /** Without the goal, which no target reads. */
   promptForTarget(context: S, probe: A): S {
     const prompt = this.#system.promptForTarget(context, probe);
     if (!isConversation(context)) return prompt as S;
-    return conversationOf("System.promptForTarget", prompt, context, [probe as Message]) as S;
+    return conversationOf("System.promptForTarget", prompt, context, [probe as Message]).withGoal(null) as S;
   }
 
   advance(context: S, probe: A, response: ResponseOf<S>): S {
@@ -126,7 +127,8 @@ export class CheckedSystem<S = Conversation, A = Message> {
   ): Promise<T[]> {
     const where = `System.${method}`;
     return drawingAs(keys, async () => {
-      const generated: readonly MessageOrText<A | ResponseOf<S>>[] = await this.#system[method](states, keys);
+      const read = role === "tester" ? states : states.map(withoutGoal);
+      const generated: readonly MessageOrText<A | ResponseOf<S>>[] = await this.#system[method](read, keys);
       checkCount(where, generated, states.length);
       return generated.map((each, row) => {
         return (isConversation(states[row]) ? messageOf(where, each, role) : each) as T;
@@ -159,6 +161,8 @@ export class CheckedSystem<S = Conversation, A = Message> {
 
 /** Whether results under the trained weights must carry a gradient; not checked where gradients are disabled. */
 const trained = () => (isGradEnabled() ? true : null);
+
+const withoutGoal = <S>(state: S): S => (isConversation(state) ? (state.withGoal(null) as S) : state);
 
 /** Whether a state is a conversation, so that texts are converted. */
 const isConversation = (state: unknown): state is Conversation => state instanceof Conversation;

@@ -1,4 +1,4 @@
-import { Conversation, Message } from "@astra-rl/lm";
+import { Conversation, goalOf, Message } from "@astra-rl/lm";
 import { UsageError } from "@astra-rl/base";
 import type { ResponseNote } from "@astra-rl/records";
 import { Graph, type GraphFields } from "./graph.js";
@@ -41,7 +41,11 @@ const FIELDS = {
       rest,
     };
   },
-  conversation: ({ parent, last }: Conversation, pack: Pack) => ({ parent: pack(parent), last: pack(last) }),
+  conversation: ({ parent, last, goal }: Conversation, pack: Pack) => ({
+    parent: pack(parent),
+    last: pack(last),
+    goal: parent === null ? goal : null,
+  }),
   message: (message: Message & { note?: ResponseNote }, pack: Pack) => {
     const { from, text, sampled, note } = message;
     if (message.constructor !== Message && message.constructor !== NotedMessage) {
@@ -131,8 +135,9 @@ export function unpackGraphs<S, A>(
         const parent = unpack(fields.parent) as Conversation | null;
         const last = unpack(fields.last) as Message;
         if (parent !== null) return parent.append(last);
-        // Equal prompts are one object in a process, and models cache what they have read by object.
-        return Conversation.of(last.from === "prompt" && last.sampled === null ? last.text : last);
+        // Equal prompts and goals are one object in a process, and models cache what they have read by object.
+        const root = Conversation.of(last.from === "prompt" && last.sampled === null ? last.text : last);
+        return root.withGoal(fields.goal && goalOf(fields.goal));
       }
       case "message": {
         const { from, text, note, sampled } = content as Fields<"message">;

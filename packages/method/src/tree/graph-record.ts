@@ -1,5 +1,5 @@
 // Between the graphs of a rollout and their records.
-import { Conversation, Message } from "@astra-rl/lm";
+import { Conversation, goalOf, Message } from "@astra-rl/lm";
 import {
   finiteOrNull,
   RECORD_VERSION,
@@ -32,12 +32,13 @@ export function graphRecord<S, A>(
 ): RecordOf<S, A> {
   const nodes = graph instanceof Graph ? graph.children : null;
   if (graph instanceof Graph) checkJudged("graphRecord", graph.nodes());
-  const { context, promptMessages, children, seed, episode, ...extra } =
+  const { context, promptMessages, goal, children, seed, episode, ...extra } =
     graph instanceof Graph ? graph.toJSON() : graph;
   const { step } = options;
   return {
     context,
     ...(promptMessages === undefined ? {} : { promptMessages }),
+    ...(goal === undefined ? {} : { goal }),
     children: children.map((child, index) => nodeRecord(child, nodes?.[index] ?? null, options)),
     seed,
     episode,
@@ -94,31 +95,33 @@ export function graphFromRecord(
   record: GraphRecord,
   createNode: NodeFactory = (fields) => new Node(fields),
 ): Graph {
+  const { context, promptMessages, goal, children, seed, episode, models = {} } = record;
+  /** Custom states are returned unchanged. */
+  const restored = (state: unknown): Conversation => {
+    if (typeof state === "string") return restored(Conversation.of(state));
+    if (goal === undefined || !(state instanceof Conversation)) return state as Conversation;
+    return state.withGoal(goalOf(goal));
+  };
   const toNode = (node: NodeRecord): Node => {
     // `rest` holds the fields of Node subclasses.
     const { context, reward, children, credit: _, tokens: __, note, ...rest } = node;
     return createNode({
       ...(rest as unknown as NodeFields),
       ...(note === undefined ? {} : { response: new NotedMessage("target", rest.response, note) }),
-      context: conversationOf(context),
+      context: restored(context),
       reward: reward ?? NaN,
       children: children.map(toNode),
     });
   };
-  const { context, promptMessages, children, seed, episode, models = {} } = record;
   const [first, ...others] = (promptMessages ?? []).map(([from, text]) => new Message(from, text));
   return new Graph({
-    context: first === undefined ? conversationOf(context) : Conversation.of(first, ...others),
+    context: restored(first === undefined ? context : Conversation.of(first, ...others)),
     children: children.map(toNode),
     seed,
     episode,
     models,
   });
 }
-
-/** Custom states are returned unchanged. */
-const conversationOf = (state: unknown) =>
-  (typeof state === "string" ? Conversation.of(state) : state) as Conversation;
 
 /** The credit of each turn, keyed by the nodes of the graph restored from this record. */
 export function creditFromRecord<S, A>(record: GraphRecord, graph: Graph<S, A>): Map<Node<S, A>, number> {

@@ -1,4 +1,4 @@
-import { Conversation, type From, type Message } from "@astra-rl/lm";
+import { Conversation, type From, type Goal, type Message } from "@astra-rl/lm";
 import { jsonOf, type JSONOf, type Node, type NodeJSON } from "./node.js";
 
 export interface GraphFields<S = Conversation, A = Message> {
@@ -16,6 +16,7 @@ export interface GraphJSON<S = Conversation, A = Message> {
   context: JSONOf<S>;
   /** Only for a prompt of several messages. */
   promptMessages?: PromptMessagesJSON;
+  goal?: Goal;
   seed: number;
   episode: number;
   models?: Readonly<Record<string, string>>;
@@ -40,6 +41,11 @@ export class Graph<S = Conversation, A = Message> {
     this.seed = seed;
     this.episode = episode;
     this.models = models;
+  }
+
+  /** What the tester is to achieve in it; null for none. */
+  get goal(): Goal | null {
+    return this.context instanceof Conversation ? this.context.goal : null;
   }
 
   /** Every node, parents before children, siblings in order (depth first). */
@@ -69,6 +75,7 @@ export class Graph<S = Conversation, A = Message> {
     return {
       context: jsonOf(this.context),
       ...(promptMessages === null ? {} : { promptMessages }),
+      ...(this.goal === null ? {} : { goal: this.goal }),
       seed: this.seed,
       episode: this.episode,
       ...(Object.keys(this.models).length > 0 ? { models: this.models } : {}),

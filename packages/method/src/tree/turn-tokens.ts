@@ -80,7 +80,9 @@ function isGrown(context: Conversation): boolean {
 function isAsked(prompt: Conversation, context: Conversation, probe: Message): boolean {
   const before = prompt.before(probe);
   if (before === null) return false;
-  return without(before) === without(context) || (before.parent === null && before.last.text === "");
+  return (
+    without(before) === without(context.withGoal(null)) || (before.parent === null && before.last.text === "")
+  );
 }
 
 /** A conversation without the trailing template messages. */
