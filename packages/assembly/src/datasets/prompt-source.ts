@@ -75,7 +75,7 @@ export async function readPrompts(source: string, options: PromptSourceOptions =
   const path = await localPrompts(source, options);
   const { column } = options;
   if (column !== undefined) return readPromptFile(path, { column });
-  const set = Object.hasOwn(NAMED_SETS, source) ? NAMED_SETS[source]! : {};
+  const set: Partial<NamedSet> = Object.hasOwn(NAMED_SETS, source) ? NAMED_SETS[source]! : {};
   // A set with a column is that column alone, also beside goals.
   return readPromptFile(path, set.column === undefined ? {} : { column: set.column, goals: false });
 }
