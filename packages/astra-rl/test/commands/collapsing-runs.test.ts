@@ -1,6 +1,7 @@
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { parseMetricsLines, parseRunRecord, warningsOf } from "@astra-rl/records";
+import { variants } from "../../../../scripts/rounds.js";
 import { runCommand, temporaryFolder } from "../support/run-command.js";
 
 const { path } = temporaryFolder();
@@ -53,7 +54,7 @@ describe("a collapsing run", () => {
     expect((await train("cut", stopOn, "--resume")).err).toContain(`step 3: training ends early: ${reason}`);
     expect(recordsOf("cut")).toHaveLength(3);
 
-    const more = { ...settings, "training.trainingSteps": "8" };
+    const more = { ...settings, "training.trainingSteps": "5" };
     const resumed = await train("cut", more, "--resume");
     expect(resumed.err).not.toMatch(/likelihood; shown once/u);
     expect(sessionsOf("cut").map((session) => session.stopped?.step)).toEqual([3, 3, undefined]);
@@ -64,7 +65,7 @@ describe("a collapsing run", () => {
         .split("\n")
         .slice(3);
     expect(timeless("cut")).toEqual(timeless("whole"));
-    expect(recordsOf("cut")).toHaveLength(8);
+    expect(recordsOf("cut")).toHaveLength(5);
   }, 120_000);
 
   it("warns of PPO that diverges from the baseline", async () => {
@@ -81,8 +82,8 @@ describe("a collapsing run", () => {
   }, 120_000);
 });
 
-it("a run that learns slowly causes no warning", async () => {
-  for (const rate of ["4e-4", "1e-7"]) {
+it("a run that learns slowly (in the night also one that learns nothing) causes no warning", async () => {
+  for (const rate of variants(["4e-4", "1e-7"])) {
     const { err } = await train(rate, { "training.trainingSteps": "12", "training.learningRate": rate });
     expect(recordsOf(rate)).toHaveLength(12);
     expect(warned(rate)).toEqual({});
