@@ -101,9 +101,10 @@ function comparePart(first: Evaluated, second: Evaluated): ComparisonRecord | nu
   return { ...record, distinct_probes_kept: null };
 }
 
-const contentOf = ({ summary, details, goals, measured = null }: Evaluated) => ({
+const contentOf = ({ summary, details, goals, benign, measured = null }: Evaluated) => ({
   summary,
   details,
   goals,
+  benign,
   measured,
 });

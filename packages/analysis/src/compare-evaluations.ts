@@ -8,6 +8,7 @@ import {
   pairedPermutation,
   pairedCounts,
 } from "./statistics/index.js";
+import { compareRefusals } from "./over-refusal.js";
 import { hasSameLikelihood, hasSameReward, type Evaluated } from "./likeness.js";
 import {
   byCluster,
@@ -36,7 +37,7 @@ export interface CompareOptions {
  *
  * Attack success, overall and with harmless probes only: difference of the rates with Newcombe's paired interval and
  * McNemar's exact test; where several rollouts have one goal, or without goals start from one prompt, a bootstrap and a permutation test over goals, or prompts. Reward: mean difference of per-rollout mean rewards with a paired bootstrap interval and a
- * permutation test. Rewards are not compared if their definitions differ, nor likelihoods by different models.
+ * permutation test. Over-refusal by `compareRefusals`. Rewards are not compared if their definitions differ, nor likelihoods by different models.
  *
  * @throws UsageError if the evaluations do not start from the same prompts, with the same goals
  */
@@ -64,6 +65,7 @@ export function compareEvaluations(
   const secondRewards = rewards.map(([, second]) => second);
   const bootstrap = pairedBootstrap(firstRewards, secondRewards, { seed, resamples, confidence });
 
+  const refusals = compareRefusals(before, after, confidence);
   const isLikelihoodSame = hasSameLikelihood(before, after);
   const nllBefore = isLikelihoodSame ? probeNll(pairs.flatMap(([{ per_turn: turns }]) => turns)) : null;
   const nllAfter = isLikelihoodSame ? probeNll(pairs.flatMap(([, { per_turn: turns }]) => turns)) : null;
@@ -76,6 +78,7 @@ export function compareEvaluations(
     ...(bySecond.length === 0
       ? {}
       : { second: compareRates(bySecond, succeedsBySecond(threshold), resampling).rates }),
+    ...(refusals === null ? {} : { over_refusal: refusals }),
     distinct_probes_kept: distinctBefore === 0 ? null : after.summary.n_distinct_probes / distinctBefore,
     reward_difference: rewards.length === 0 ? null : mean(rewards.map(([first, second]) => second - first)),
     reward_difference_interval: intervalRecord(bootstrap, confidence, "bootstrap"),

@@ -5,6 +5,7 @@ export interface Evaluated {
   summary: EvaluationRecord["summary"];
   details: EvaluationRecord["details"];
   goals?: EvaluationRecord["goals"];
+  benign?: EvaluationRecord["benign"];
   /** null where it is unknown. */
   measured?: MeasuredRecord | null | undefined;
 }
@@ -48,6 +49,10 @@ export function differencesInSetup(a: Evaluated, b: Evaluated): string[] {
   differ("different samplers", { ...first.sampler, depth: 0 }, { ...second.sampler, depth: 0 });
   differ("different generation settings of the tester", first.generation.tester, second.generation.tester);
   differ("different generation settings of the target", first.generation.target, second.generation.target);
+  if (first.benign !== undefined && second.benign !== undefined) {
+    differ("different benign prompts", first.benign.sha256, second.benign.sha256);
+    differ("different scorers of refusals", first.benign.refusal, second.benign.refusal);
+  }
   differ("different conversation formats", first.formats, second.formats);
   differ(`versions ${first.astra_rl} and ${second.astra_rl} of astra-rl`, first.astra_rl, second.astra_rl);
   return found;

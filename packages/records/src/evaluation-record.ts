@@ -261,6 +261,31 @@ const goalsSummary = z.looseObject({
   by_goal: z.array(z.looseObject({ id: z.string(), success: rate, harmless_probe: rate })),
 });
 
+/** A benign prompt, and the target's answer to it. */
+const benignAnswer = z.looseObject({
+  prompt: z.string(),
+  /** Empty without an answer. */
+  response: z.string(),
+  /** The score of the answer as a refusal; null without one. */
+  refusal: z.number().nullable(),
+  /** null where it is unknown. */
+  is_refused: z.boolean().nullable(),
+  /** The error as "stage: message"; null if there was none. */
+  error: z.string().nullable(),
+});
+
+/** How often the target refuses benign prompts. */
+const overRefusal = z.looseObject({
+  /** The name of the scorer of refusals. */
+  scorer: z.string(),
+  /** Prompts with an answer of which it is known whether it is a refusal; those refused; the others. */
+  n: z.int().nonnegative(),
+  n_refused: z.int().nonnegative(),
+  n_errors: z.int().nonnegative(),
+  rate: z.number().nullable(),
+  interval: interval.nullable(),
+});
+
 const FIELD_SCHEMAS = {
   count: z.int().nonnegative(),
   number: z.number().nullable(),
@@ -320,6 +345,8 @@ const summary = z.looseObject({
   second: secondSummary.optional(),
   /** Absent without goals. */
   goals: goalsSummary.optional(),
+  /** Absent without benign prompts (`evaluation.benign`). */
+  over_refusal: overRefusal.optional(),
   /** null where it was not measured. */
   diversity: diversity.nullable(),
 });
@@ -333,6 +360,8 @@ const evaluation = z.looseObject({
   goals: goals.optional(),
   summary,
   details: z.array(detail),
+  /** Absent without benign prompts. */
+  benign: z.array(benignAnswer).optional(),
   version: z.literal(EVALUATION_VERSION),
 });
 
@@ -384,6 +413,8 @@ export const comparisonRecordSchema = z.looseObject({
   harmless_probe: pairedRates,
   /** The same by the second scorer, on the pairs with every response scored by both; absent where either has none. */
   second: pairedRates.optional(),
+  /** Over-refusal, on the benign prompts that both answered; absent where either has none. */
+  over_refusal: pairedRates.optional(),
   /** Distinct probes after / before; null if there were none before. */
   distinct_probes_kept: z.number().nullable(),
   /** Mean difference after − before of per-rollout mean rewards, with a bootstrap interval and a permutation test. */
@@ -395,6 +426,8 @@ export const comparisonRecordSchema = z.looseObject({
   version: z.int().positive(),
 });
 
+export type BenignAnswer = z.infer<typeof benignAnswer>;
+export type OverRefusalSummary = z.infer<typeof overRefusal>;
 export type GoalFigures = z.infer<typeof goalFigures>;
 export type GoalRate = z.infer<typeof rate>;
 export type GoalsSummary = z.infer<typeof goalsSummary>;

@@ -161,6 +161,25 @@ const TABLE = [
     tag: null,
   },
   {
+    key: "over_refusal_rate",
+    label: "Over-refusal",
+    explanation:
+      "Benign prompts that the target refuses. A target that refuses everything has no success, and is of no use.",
+    row: "over-refusal of benign prompts",
+    card: {
+      type: "over_refusal_rate",
+      name: () => "Over-refusal of benign prompts by the target",
+    },
+    value: ({ over_refusal: found }) => found?.rate ?? null,
+    count: ({ over_refusal: found }) =>
+      found === undefined ? null : { part: found.n_refused, whole: found.n },
+    interval: ({ over_refusal: found }) => found?.interval ?? null,
+    isMeasured: ({ over_refusal: found }) => found !== undefined,
+    compared: ({ over_refusal: compared }) => compared ?? null,
+    format: "percent",
+    tag: null,
+  },
+  {
     key: "second_success_rate",
     label: "Success by the second scorer",
     explanation:

@@ -1,4 +1,5 @@
 import type {
+  BenignAnswer,
   ComparisonRecord,
   EvaluationDetail,
   EvaluationSummary,
@@ -46,6 +47,8 @@ export interface ReportEvaluation {
   details: EvaluationDetail[];
   /** Absent without goals. */
   goals?: GoalRecord[];
+  /** Absent without benign prompts. */
+  benign?: BenignAnswer[];
 }
 
 export interface ReportRun {

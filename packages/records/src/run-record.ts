@@ -147,6 +147,15 @@ export const measuredSchema = z.looseObject({
   scorer: z.looseObject({ type: z.string(), models: z.array(modelIdentity).optional() }),
   /** The section of the second scorer; absent without one. */
   second_scorer: z.looseObject({ type: z.string() }).optional(),
+  /** The benign prompts, and the section of the scorer of refusals; absent without them. */
+  benign: z
+    .looseObject({
+      source: z.string(),
+      sha256,
+      count: z.int().nonnegative(),
+      refusal: z.looseObject({ type: z.string() }),
+    })
+    .optional(),
   prompts: z.looseObject({
     /** A file's absolute path, or "embedded". */
     source: z.string(),

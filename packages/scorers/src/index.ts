@@ -49,5 +49,6 @@ export {
 } from "./llama-guard-scorer.js";
 export { MODEL_OPTIONS } from "./model-options.js";
 export { noScorerKind } from "./no-scorer-kind.js";
+export { RefusalScorer, refusalScorerKind } from "./refusal-scorer.js";
 export { ScoreFile, type ScoreFileOptions } from "./score-file.js";
 export { ThresholdScorer, thresholdScorerKind } from "./threshold-scorer.js";

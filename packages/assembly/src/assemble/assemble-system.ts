@@ -56,10 +56,12 @@ interface From {
   configuration: Configuration;
   hub: HubOptions;
   parts: ProgramParts;
+  /** Whether it is for an evaluation alone, which may ask benign prompts. */
+  asksBenign?: boolean;
 }
 
 /** What judges the turns of a system, which may use it itself. */
-type Judges = Omit<Evaluators, "second">;
+type Judges = Omit<Evaluators, "second" | "refusal">;
 
 /** Loads the models of a configuration into a system of this class. @param own judges and further options of `load` */
 function loadSystem(
@@ -196,7 +198,7 @@ export async function assembleEvaluationSystem<T extends System = HFEvaluationSy
   instead: { tester?: Model; parts?: ProgramParts } = {},
 ): Promise<AssembledSystem<T>> {
   const { parts = {}, ...tester } = instead;
-  const from = { configuration, hub, parts };
+  const from = { configuration, hub, parts, asksBenign: true };
   const made = withEvaluators(from, (judges) =>
     configuration.system === undefined
       ? loadForEvaluation(HFEvaluationSystem, configuration, hub, { ...judges, ...tester })
@@ -222,7 +224,7 @@ function loadForEvaluation(
 
 /** Creates the evaluators of a configuration, and a system with them; frees everything on failure. */
 async function withEvaluators(
-  { configuration, hub, parts }: From,
+  { configuration, hub, parts, asksBenign = false }: From,
   load: (judges: Judges) => Promise<System>,
 ): Promise<AssembledSystem> {
   /** Those that are freed with the system. */
@@ -236,13 +238,14 @@ async function withEvaluators(
       parts.reward === undefined
         ? (made.reward = await assembleReward(configuration, scorer, embedder, hub))
         : await madePart("reward", parts.reward, { scorer, embedder, seed });
-    const { secondScorer } = configuration.evaluation;
+    const { secondScorer, benign } = configuration.evaluation;
     if (secondScorer !== undefined) made.second = await makeScorer(secondScorer, { seed, hub });
+    if (asksBenign && benign !== undefined) made.refusal = await makeScorer(benign.refusal, { seed, hub });
     const system = await withMemoryAdvice("load", () => load({ scorer, embedder, reward }));
-    const { second = null, ...judges } = made;
+    const { second, refusal, ...judges } = made;
     // If the system does not use these judges itself, it cannot free them.
     const isTheirs = (system as { scorer?: unknown }).scorer === scorer;
-    const unowned = [...(isTheirs ? [] : Object.values(judges)), ...(second === null ? [] : [second])];
+    const unowned = [...(isTheirs ? [] : Object.values(judges)), second ?? [], refusal ?? []].flat();
     if (unowned.length > 0) disposeTogether(system, unowned);
     return { system, evaluators: { ...made, scorer, embedder, reward } };
   } catch (error) {

@@ -10,6 +10,8 @@ export interface Evaluators {
   reward: Reward;
   /** That of evaluations, if they have one. */
   second?: Scorer;
+  /** The scorer of refusals, if an evaluation asks benign prompts. */
+  refusal?: Scorer;
 }
 
 /** A system, and what was made beside it from the same configuration. A custom system need not know its evaluators. */
@@ -33,7 +35,7 @@ export const localModels = (system: System) => (modelsOf(system) ?? []) as Parti
 /** The models that a server runs, those that judge in evaluations included. */
 export function servedModels({ system, evaluators }: AssembledSystem): ServedModel[] {
   const { scorer } = (system as { parts?: { scorer?: Scorer } }).parts ?? {};
-  const judges = [scorer, evaluators.second].flatMap(judgesIn);
+  const judges = [scorer, evaluators.second, evaluators.refusal].flatMap(judgesIn);
   return [...(modelsOf(system) ?? []), ...judges].filter((model) => model instanceof ServedModel);
 }
 

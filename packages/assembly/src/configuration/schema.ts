@@ -270,6 +270,24 @@ const evaluationSection = (modules: ModuleTypes) =>
         "A scorer of the responses that is not used in training: success by both scorers is reported, and " +
           "where they disagree. Default: none",
       ),
+    benign: z
+      .strictObject({
+        prompts: z
+          .string()
+          .min(1)
+          .meta({ ...FREE, path: "file" })
+          .describe("A prompt file, as in the section prompts; each different prompt is asked once"),
+        refusal: nestedSections(modules)
+          .scorer.prefault({ type: "refusal" })
+          .meta(FREE)
+          .describe("A scorer of answers: at least 0.5 is a refusal"),
+      })
+      .optional()
+      .meta(FREE)
+      .describe(
+        "Benign prompts, such as harmless twins of the goals, that eval asks the target without a tester: the share that it " +
+          "refuses is its over-refusal. Default: none",
+      ),
   });
 
 export type { KindSection } from "@astra-rl/method";

@@ -24,13 +24,14 @@ import {
   type ProgramParts,
 } from "../assemble/index.js";
 import type { Configuration, ModelSetting } from "../configuration/index.js";
-import { refuseSeenGoals, type Prompt } from "../datasets/index.js";
+import { readPrompts, refuseSeenGoals, type Prompt } from "../datasets/index.js";
 import { EMBEDDED_SCORER_LIMITS, type PromptSplit } from "../embedded/index.js";
 import { modelFormats, withToday, type ModelFormats } from "./model-formats.js";
 import { introduceModels, keepAnswersOf, noteHubModels } from "./models.js";
 import { readProgram, type RunParts } from "./read-program.js";
 import { requireSame } from "./require-same.js";
-import { describeMeasured } from "./run-record.js";
+import { refusalsOf } from "./over-refusal.js";
+import { describeMeasured, promptsHash } from "./run-record.js";
 import { spendingNotesOfRanks } from "./servers.js";
 import { checkWindows } from "./windows.js";
 
@@ -101,6 +102,7 @@ export async function evaluate<S = Conversation, A = Message>(
       parts,
       formats,
       servers,
+      hub,
       logger,
       ...(onProgress === undefined ? {} : { onProgress }),
     });
@@ -132,6 +134,8 @@ export interface EvaluateSystemOptions extends EvaluateHooks {
   /** How local models read conversations, and what servers do. */
   formats?: ModelFormats;
   servers?: Record<string, ServerRecord>;
+  /** How benign prompts are downloaded from the hub. */
+  hub?: HubOptions;
 }
 
 /** Evaluates the system of a configuration. */
@@ -147,13 +151,16 @@ export async function evaluateSystem(
     trainingPrompts,
     formats = modelFormats(assembled, prompts),
     servers = {},
+    hub = {},
     logger = warningsLogger,
     onProgress,
   }: EvaluateSystemOptions,
 ): Promise<EvaluationRecord> {
-  const { rollouts: wanted, repeats, batchSize, seenGoals } = configuration.evaluation;
+  const { rollouts: wanted, repeats, batchSize, benign, seenGoals } = configuration.evaluation;
   const seen = trainingPrompts ?? (await trainingPromptsOf(configuration, split, prompts, parts));
   if (split !== "train" && !seenGoals) refuseSeenGoals(seen, prompts, `prompts.${split}`);
+  // Before anything is generated, so that a mistake in the file ends the evaluation at once.
+  const benignPrompts = benign === undefined ? [] : await readPrompts(benign.prompts, { hub });
   const evaluator = await assembleEvaluator(configuration, assembled, prompts, {
     trainingPrompts: seen,
     parts,
@@ -170,6 +177,7 @@ export async function evaluateSystem(
     }),
   );
   const figures = recordOfEvaluation(report, `the evaluator ${evaluator.constructor.name}`);
+  const refusals = await refusalsOf(configuration, assembled, benignPrompts);
   const { n_turns: turns, n_cut_probes: probes = 0, n_cut_responses: responses = 0 } = figures.summary;
   if (probes + responses > 0) {
     logger.warn(
@@ -188,6 +196,18 @@ export async function evaluateSystem(
     servers,
     ...(tester === undefined ? {} : { tester }),
     ...(search === undefined ? {} : { search }),
+    ...(benign === undefined
+      ? {}
+      : {
+          benign: {
+            source: benign.prompts,
+            sha256: promptsHash(benignPrompts),
+            count: benignPrompts.length,
+            refusal: benign.refusal,
+          },
+        }),
   });
-  return { measured, ...figures };
+  if (refusals === null) return { measured, ...figures };
+  const { answers, over_refusal } = refusals;
+  return { measured, ...figures, summary: { ...figures.summary, over_refusal }, benign: answers };
 }

@@ -254,6 +254,8 @@ export interface MeasuredOptions {
   tester?: ModelIdentity;
   /** How the tester's probes were found, if by a search. */
   search?: SearchRecord;
+  /** The benign prompts that the target was asked. */
+  benign?: NonNullable<MeasuredRecord["benign"]>;
   formats?: ModelFormats;
   servers?: Record<string, ServerRecord>;
   hub?: HubOptions;
@@ -262,7 +264,7 @@ export interface MeasuredOptions {
 /** Describes what an evaluation of a configuration measured, for its record. */
 export async function describeMeasured(
   configuration: Configuration,
-  { split, prompts, source, dtype, tester, search, formats, servers = {}, hub = {} }: MeasuredOptions,
+  { split, prompts, source, dtype, tester, search, benign, formats, servers = {}, hub = {} }: MeasuredOptions,
 ): Promise<MeasuredRecord> {
   const { models, scorer, generation, sampler, evaluation, seed } = configuration;
   const files = configuredFiles(configuration).filter(({ key }) => key.startsWith("scorer."));
@@ -304,6 +306,7 @@ export async function describeMeasured(
       ...(identities.length === 0 ? {} : { models: identities }),
     },
     ...(evaluation.secondScorer === undefined ? {} : { second_scorer: evaluation.secondScorer }),
+    ...(benign === undefined ? {} : { benign }),
     prompts: {
       source: source ?? configuration.prompts[split as PromptSplit],
       split,

@@ -49,6 +49,11 @@ export function gateCommand(streams: Streams) {
       "file written by eval --output; without one, print how many rollouts the threshold requires",
     )
     .requiredOption("--max-success <share>", "maximum upper bound of the success rate, such as 5%", share)
+    .option(
+      "--max-over-refusal <share>",
+      "maximum upper bound of over-refusal of benign prompts (evaluation.benign), such as 10%; a missing measurement fails",
+      share,
+    )
     .option("--confidence <share>", "confidence level of the upper bound", share, 0.95)
     .option(
       "--accept <rules>",
@@ -61,25 +66,44 @@ export function gateCommand(streams: Streams) {
     .option("--markdown <file>", 'write a summary for pull requests to this file; "-" is standard output')
     .option("--json", "print the result as JSON", false)
     .option("--quiet", "results and errors only", false)
-    .action((path, { maxSuccess, confidence, accept, conversations, junit, markdown, json, quiet }) => {
-      const output = createOutput(streams, { quiet });
-      if (path === undefined) {
-        output.result(neededSentence(maxSuccess, confidence));
-        return;
-      }
-      for (const file of [junit, markdown])
-        if (file !== undefined && file !== "-") checkReplaceableFile(file);
-      const record = readEvaluation(path);
-      const gate = gateOf(record, maxSuccess, confidence, accept);
-      if (junit !== undefined) writeResult(junit, gateJUnit(gate, record, conversations));
-      if (markdown === "-") streams.stdout.write(gateMarkdown(gate, record, conversations));
-      else if (markdown !== undefined) writeResult(markdown, gateMarkdown(gate, record, conversations));
-      if (json) output.json(gate);
-      else if (markdown !== "-") output.result(gateSentence(gate));
-      if (gate.verdict === "failed")
-        throw new AstraError(`gate: ${path}: the success rate may be above the threshold`);
-      if (gate.verdict === "none") {
-        throw new NoVerdictError("gate", gate.doubts, acceptAdvice(gate.doubts));
-      }
-    });
+    .action(
+      (
+        path,
+        {
+          maxSuccess,
+          maxOverRefusal = null,
+          confidence,
+          accept,
+          conversations,
+          junit,
+          markdown,
+          json,
+          quiet,
+        },
+      ) => {
+        const output = createOutput(streams, { quiet });
+        if (path === undefined) {
+          output.result(neededSentence(maxSuccess, confidence));
+          return;
+        }
+        for (const file of [junit, markdown])
+          if (file !== undefined && file !== "-") checkReplaceableFile(file);
+        const record = readEvaluation(path);
+        const gate = gateOf(record, maxSuccess, confidence, accept, maxOverRefusal);
+        if (junit !== undefined) writeResult(junit, gateJUnit(gate, record, conversations));
+        if (markdown === "-") streams.stdout.write(gateMarkdown(gate, record, conversations));
+        else if (markdown !== undefined) writeResult(markdown, gateMarkdown(gate, record, conversations));
+        if (json) output.json(gate);
+        else if (markdown !== "-") output.result(gateSentence(gate));
+        if (gate.verdict === "failed") {
+          const isRefusing = gate.over_refusal?.verdict === "failed";
+          throw new AstraError(
+            `gate: ${path}: ${isRefusing ? "over-refusal" : "the success rate"} may be above the threshold`,
+          );
+        }
+        if (gate.verdict === "none") {
+          throw new NoVerdictError("gate", gate.doubts, acceptAdvice(gate.doubts));
+        }
+      },
+    );
 }

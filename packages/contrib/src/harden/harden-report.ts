@@ -29,6 +29,7 @@ const SHOWN: readonly FigureKey[] = [
   "cluster_success_rate",
   "mean_response_harm",
   "n_distinct_probes",
+  "over_refusal_rate",
 ];
 
 /** As lines of a terminal: success of the same tester and of a new one, and side effects. */
@@ -40,10 +41,19 @@ export function hardenReport(result: Hardened): string[] {
   return [
     ...table(
       ["", "before", "after", ...(again === null ? [] : ["new tester"])],
-      SHOWN.flatMap((key) => [...figureRow(figureOf(key), columns), ...intervalRow(figureOf(key), columns)]),
+      SHOWN.flatMap((key) => {
+        const values = figureRow(figureOf(key), columns);
+        return values.length === 0 ? [] : [...values, ...intervalRow(figureOf(key), columns)];
+      }),
     ),
     "",
     `The same tester: ${points(comparison.difference)} (${pValue(comparison.p_value)}).`,
+    ...(comparison.over_refusal === undefined
+      ? []
+      : [
+          `Over-refusal: ${points(comparison.over_refusal.difference)} (${pValue(comparison.over_refusal.p_value)}) on ` +
+            `${comparison.over_refusal.n_pairs} benign prompts.`,
+        ]),
     `Harmless behaviour: the perplexity of ${nControls} of the target's own harmless answers went from ` +
       `${plain(perplexityBefore)} to ${plain(perplexityAfter)} (${change === null ? "–" : `${signed(100 * change, 1)} %`}).`,
     // Few distinct probes, or empty answers, are not evidence of harmlessness.

@@ -26,6 +26,7 @@ const SHOWN: readonly FigureKey[] = [
   "success_rate",
   "cluster_success_rate",
   "harmless_probe_success_rate",
+  "over_refusal_rate",
   "harmful_probe_rate",
   "n_distinct_probes",
   "mean_probe_nll",
@@ -52,8 +53,10 @@ export function compareTable(
   const rowsOf = (key: FigureKey) => {
     const figure = figureOf(key);
     const isTested = figure.compared !== undefined;
+    const values = figureRow(figure, summaries);
+    if (values.length === 0) return [];
     return [
-      ...figureRow(figure, summaries),
+      ...values,
       ...(isTested ? intervalRow(figure, summaries) : []),
       ...(key === "success_rate" ? [judges] : []),
       ...(isTested ? differenceRows(figure, comparisons, against) : []),

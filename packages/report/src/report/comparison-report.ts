@@ -10,7 +10,7 @@ import {
   type MeasuredRecord,
   type TargetSummary,
 } from "@astra-rl/records";
-import { foundConversations, foundReport, shownConversations } from "./conversations.js";
+import { foundConversations, foundReport, refusalLines, shownConversations } from "./conversations.js";
 import {
   differenceOf,
   figureRow,
@@ -283,10 +283,12 @@ const kept = (ratio: number | null) => (ratio === null ? "–" : `${percent(rati
 export const evaluationReport = ({
   summary,
   goals,
+  benign,
   measured = null,
-}: Pick<EvaluationRecord, "summary" | "goals"> & {
+}: Pick<EvaluationRecord, "summary" | "goals" | "benign"> & {
   measured?: MeasuredRecord | null | undefined;
 }): string[] => [
   ...table(["", ""], figureRows([summary], null, [measured])).slice(2),
   ...goalLines({ summary, goals }),
+  ...refusalLines({ summary, benign }),
 ];

@@ -118,6 +118,28 @@ export function foundReport(record: Evaluated, count = 3, order = ", most likely
   ];
 }
 
+/** Benign prompts that the target refused; none without any. */
+export function refusalLines(
+  { summary, benign = [] }: Pick<EvaluationRecord, "summary" | "benign">,
+  count = 3,
+): string[] {
+  const refused = benign.filter(({ is_refused: isRefused }) => isRefused === true);
+  if (refused.length === 0) return [];
+  const { n_errors: errors = 0 } = summary.over_refusal ?? {};
+  const without = errors === 0 ? "" : ` (${errors} more without an answer that could be scored)`;
+  return [
+    "",
+    `The target refused ${refused.length} of ${benign.length - errors} benign prompts${without}, such as:`,
+    ...refused
+      .slice(0, count)
+      .flatMap(({ prompt, response }) => [
+        "",
+        `  prompt    ${said(prompt, 300)}`,
+        `  target    ${said(response, 300)}`,
+      ]),
+  ];
+}
+
 /** Conversations, indented, each after an empty line. */
 export const shownConversations = (details: readonly EvaluationDetail[], { summary }: Evaluated): string[] =>
   details.flatMap((detail) => [

@@ -147,7 +147,7 @@ function evaluationsOf(folder: string): ReportEvaluation[] {
 
 function evaluationOf(path: string, label: string): ReportEvaluation {
   checkRegular(path);
-  const { summary, details, goals, measured } = parseEvaluationRecord(readWhole(path), path);
+  const { summary, details, goals, benign, measured } = parseEvaluationRecord(readWhole(path), path);
   return {
     label,
     step: null,
@@ -155,6 +155,7 @@ function evaluationOf(path: string, label: string): ReportEvaluation {
     measured: measured ?? null,
     details,
     ...(goals === undefined ? {} : { goals }),
+    ...(benign === undefined ? {} : { benign }),
   };
 }
 

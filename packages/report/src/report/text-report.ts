@@ -19,8 +19,8 @@ import { seedsTable } from "./over-seeds.js";
 import { markdownTable, markdownText } from "./markdown.js";
 import { visible } from "./visible.js";
 
-/** The CSV tables: a row per turn or goal of the evaluations, or per training step of the runs. */
-export const CSV_TABLES = ["turns", "steps", "goals"] as const;
+/** The CSV tables: a row per turn, goal or benign prompt of the evaluations, or per training step of the runs. */
+export const CSV_TABLES = ["turns", "steps", "goals", "benign"] as const;
 export type CsvTable = (typeof CSV_TABLES)[number];
 
 /** One table as CSV, with a header row. */
@@ -29,6 +29,7 @@ export function csvReport(record: ReportRecord, table: CsvTable): string {
     turns: () => turnRows(record.evaluations),
     steps: () => stepRows(record),
     goals: () => goalRows(record),
+    benign: () => benignRows(record),
   };
   const [heading, ...rows] = tables[table]();
   // Cells are single lines.
@@ -113,6 +114,20 @@ function goalRows({ evaluations }: ReportRecord): Cell[][] {
     }),
   );
   return [heading, ...rows];
+}
+
+function benignRows({ evaluations }: ReportRecord): Cell[][] {
+  const rows = evaluations.flatMap(({ label, benign = [] }) =>
+    benign.map(({ prompt, response, refusal, is_refused: isRefused, error }): Cell[] => [
+      label,
+      prompt,
+      response,
+      refusal,
+      isRefused,
+      error,
+    ]),
+  );
+  return [["evaluation", "prompt", "response", "refusal", "refused", "error"], ...rows];
 }
 
 function stepRows({ runs }: ReportRecord): Cell[][] {
