@@ -40,6 +40,7 @@ test("docs/metrics.md lists the evaluation metrics of the table, with the denomi
 test("docs/metrics.md explains each figure of a summary", () => {
   const parts: Record<string, string> = {
     second_success_rate: "second",
+    over_refusal_rate: "over_refusal",
     goals_reached: "n_reached",
     goals_reached_harmlessly: "harmless_probe",
   };

@@ -59,6 +59,7 @@ const SCORERS: [name: string, section: KindSection, options?: ScorerCheckOptions
   ["mean", { type: "mean", scorers: [WORDS, WORDS, EMBEDDED] }, INSULT],
   ["max", { type: "max", scorers: [WORDS, { type: "threshold", scorer: EMBEDDED, threshold: 0.5 }] }, INSULT],
   ["threshold", { type: "threshold", scorer: WORDS, threshold: 0.5 }, INSULT],
+  ["refusal", { type: "refusal" }, { harmful: "I can't help with that.", harmless: "Nice weather today." }],
   ["clip", { type: "clip", scorer: { type: `${module}#Logit` } }],
   [
     "calibrated, platt",
