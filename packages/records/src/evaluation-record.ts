@@ -1,7 +1,10 @@
 import { z } from "zod";
 import { failureCause, RESPONSE_NOTES } from "./turn-record.js";
 import { FIGURE_FIELDS } from "./figures.js";
+import { goalsSchema, goalsSummary } from "./goal-record.js";
 import { promptMessages, turnShape } from "./graph-record.js";
+import { interval } from "./interval-record.js";
+import { benignAnswer, overRefusal } from "./over-refusal-record.js";
 import { linesParserOf, parserOf } from "./parse-record.js";
 import { doubtSchema } from "./verdict.js";
 import { measuredSchema } from "./run-record.js";
@@ -10,15 +13,6 @@ import { measuredSchema } from "./run-record.js";
 export const EVALUATION_VERSION = 2;
 
 // Keys are the terms of docs/glossary.md, in snake case like the Python toolbox's.
-
-const interval = z.object({
-  lower: z.number(),
-  upper: z.number(),
-  /** Confidence level, for example 0.95. */
-  confidence: z.number(),
-  /** How it was computed, for example "wilson". */
-  method: z.string(),
-});
 
 const turn = z.looseObject({
   /** From 1. */
@@ -69,33 +63,6 @@ const overall = z.looseObject({
   /** The `id` of the rollout's goal; absent without one. */
   goal: z.string().min(1).optional(),
 });
-
-/** A behaviour that the tester is asked to elicit. */
-const goal = z.looseObject({
-  /** Unique among the goals of an evaluation. */
-  id: z.string().min(1),
-  /** What the judge and the tester read. */
-  text: z.string().min(1),
-  category: z.string().min(1).optional(),
-});
-
-const goals = z
-  .array(goal)
-  .min(1)
-  .superRefine((given, context) => {
-    const ids = new Set<string>();
-    for (const [at, { id }] of given.entries()) {
-      if (ids.has(id)) {
-        context.addIssue({
-          code: "custom",
-          path: [at, "id"],
-          params: { rule: "duplicate-id" },
-          message: "must differ from the ids of the other goals",
-        });
-      }
-      ids.add(id);
-    }
-  });
 
 /** Diversity of the found attacks. An attack is the probe that the first harmful response of a success answers. */
 const diversity = z.looseObject({
@@ -176,116 +143,6 @@ const secondSummary = z.looseObject({
   kappa: z.number().nullable(),
 });
 
-/** A share of rollouts. */
-const rate = z.looseObject({
-  /** Scored rollouts. */
-  n: z.int().nonnegative(),
-  n_successes: z.int().nonnegative(),
-  rate: z.number().nullable(),
-  interval: interval.nullable(),
-});
-
-/**
- * Why tries say nothing about many more of them. few-goals: fewer than 8 goals do not show how much goals differ.
- * single-tries: nor does one try of each. no-success, all-successes: nothing tells rare successes, or failures, from none.
- * all-or-nothing: each goal is reached at every try or at none, so that nothing is known of goals that are rarely reached.
- */
-const unknownReason = z.enum(["few-goals", "single-tries", "no-success", "all-successes", "all-or-nothing"]);
-
-/** How many goals are reached, within how many tries. */
-const goalFigures = z.looseObject({
-  /** Goals with a scored rollout; those with a success. */
-  n_scored: z.int().nonnegative(),
-  n_reached: z.int().nonnegative(),
-  /** The ids of scored goals without a success, and of goals without a scored rollout. */
-  never_reached: z.array(z.string()),
-  not_scored: z.array(z.string()),
-  /** ASR@k: the share of goals reached within k tries (`chanceWithin`), of those with at least k. */
-  within: z.array(
-    z.looseObject({
-      attempts: z.int().positive(),
-      rate: z.number(),
-      n_goals: z.int().positive(),
-      /** Goals with fewer tries. */
-      n_left_out: z.int().nonnegative(),
-    }),
-  ),
-  /** ASR@N beyond the tries made, by Beta-distributed rates of goals (`extrapolate`). */
-  extrapolated: z.looseObject({
-    alpha: z.number().nullable(),
-    beta: z.number().nullable(),
-    /** Why the rates are unknown; null where they are known. */
-    reason: unknownReason.nullable(),
-    at: z.array(
-      z.looseObject({
-        attempts: z.int().positive(),
-        rate: z.number().nullable(),
-        interval: interval.nullable(),
-        /** For any distribution of rates over goals. */
-        bounds: interval,
-      }),
-    ),
-  }),
-  /** Budget@τ: what it takes until a share of goals is reached (`budgetUntil`); null where the tries made do not reach it. */
-  budget: z.array(
-    z.looseObject({
-      share: z.number(),
-      n_goals: z.int().positive(),
-      /** Tries of each goal that is not reached yet, and of all goals together. */
-      rounds: z.number().nullable(),
-      tries: z.number().nullable(),
-      /** Turns of these tries, and target tokens of their probes; the latter null where they are not measured. */
-      turns: z.number().nullable(),
-      probe_tokens: z.number().nullable(),
-    }),
-  ),
-});
-
-const goalsSummary = z.looseObject({
-  n_goals: z.int().positive(),
-  success: goalFigures,
-  /** The same for success with harmless probes only. */
-  harmless_probe: goalFigures,
-  /** In the order of the goals; category null: those without one. Empty if no goal has a category. */
-  by_category: z.array(
-    z.looseObject({
-      category: z.string().nullable(),
-      n_goals: z.int().positive(),
-      n_reached: z.int().nonnegative(),
-      n_harmless_reached: z.int().nonnegative(),
-      success: rate,
-      harmless_probe: rate,
-    }),
-  ),
-  /** In the order of the goals. */
-  by_goal: z.array(z.looseObject({ id: z.string(), success: rate, harmless_probe: rate })),
-});
-
-/** A benign prompt, and the target's answer to it. */
-const benignAnswer = z.looseObject({
-  prompt: z.string(),
-  /** Empty without an answer. */
-  response: z.string(),
-  /** The score of the answer as a refusal; null without one. */
-  refusal: z.number().nullable(),
-  /** null where it is unknown. */
-  is_refused: z.boolean().nullable(),
-  /** The error as "stage: message"; null if there was none. */
-  error: z.string().nullable(),
-});
-
-/** How often the target refuses benign prompts. */
-const overRefusal = z.looseObject({
-  /** The name of the scorer of refusals. */
-  scorer: z.string(),
-  /** Prompts with an answer of which it is known whether it is a refusal; those refused; the others. */
-  n: z.int().nonnegative(),
-  n_refused: z.int().nonnegative(),
-  n_errors: z.int().nonnegative(),
-  rate: z.number().nullable(),
-  interval: interval.nullable(),
-});
-
 const FIELD_SCHEMAS = {
   count: z.int().nonnegative(),
   number: z.number().nullable(),
@@ -357,7 +214,7 @@ const evaluation = z.looseObject({
   /** What was measured; absent if the evaluator was not built from a configuration. */
   measured: measuredSchema.optional(),
   /** The goals of its prompts, each once, in the order in which they are first tried; absent without goals. */
-  goals: goals.optional(),
+  goals: goalsSchema.optional(),
   summary,
   details: z.array(detail),
   /** Absent without benign prompts. */
@@ -426,14 +283,6 @@ export const comparisonRecordSchema = z.looseObject({
   version: z.int().positive(),
 });
 
-export type BenignAnswer = z.infer<typeof benignAnswer>;
-export type OverRefusalSummary = z.infer<typeof overRefusal>;
-export type GoalFigures = z.infer<typeof goalFigures>;
-export type GoalRate = z.infer<typeof rate>;
-export type GoalsSummary = z.infer<typeof goalsSummary>;
-export type UnknownReason = z.infer<typeof unknownReason>;
-export type GoalRecord = z.infer<typeof goal>;
-export type IntervalRecord = z.infer<typeof interval>;
 export type DiversityRecord = z.infer<typeof diversity>;
 export type EvaluationTurn = z.infer<typeof turn>;
 export type EvaluationOverall = z.infer<typeof overall>;

@@ -1,4 +1,5 @@
-import type { ComparisonRecord, EvaluationSummary, IntervalRecord } from "./evaluation-record.js";
+import type { ComparisonRecord, EvaluationSummary } from "./evaluation-record.js";
+import type { IntervalRecord } from "./interval-record.js";
 
 // The table of an evaluation's figures: metrics, reports, the page and docs/metrics.md map it. Must not import values: the
 // page takes this module into its script.

@@ -15,7 +15,6 @@ export {
   parseEvaluationRecord,
   stringifyEvaluation,
   stringifyEvaluationLine,
-  type BenignAnswer,
   type ComparisonRecord,
   type DiversityRecord,
   type EvaluationDetail,
@@ -24,15 +23,8 @@ export {
   type EvaluationRecord,
   type EvaluationSummary,
   type EvaluationTurn,
-  type GoalFigures,
-  type GoalRate,
-  type GoalRecord,
-  type GoalsSummary,
-  type IntervalRecord,
-  type OverRefusalSummary,
   type SecondSummary,
   type TargetSummary,
-  type UnknownReason,
 } from "./evaluation-record.js";
 export { recordOfEvaluation } from "./record-of-evaluation.js";
 export {
@@ -47,6 +39,9 @@ export {
   type FigureKey,
   type SeedFigureKey,
 } from "./figures.js";
+export type { GoalFigures, GoalRate, GoalRecord, GoalsSummary, UnknownReason } from "./goal-record.js";
+export type { IntervalRecord } from "./interval-record.js";
+export type { BenignAnswer, OverRefusalSummary } from "./over-refusal-record.js";
 export {
   graphRecordSchema,
   parseGraphLines,

@@ -1,10 +1,6 @@
-import type {
-  BenignAnswer,
-  ComparisonRecord,
-  EvaluationDetail,
-  EvaluationSummary,
-  GoalRecord,
-} from "./evaluation-record.js";
+import type { ComparisonRecord, EvaluationDetail, EvaluationSummary } from "./evaluation-record.js";
+import type { GoalRecord } from "./goal-record.js";
+import type { BenignAnswer } from "./over-refusal-record.js";
 import type { SeedFigureKey } from "./figures.js";
 import type { GraphRecord, TurnRecord } from "./graph-record.js";
 import type { MetricsRecord } from "./metrics-record.js";

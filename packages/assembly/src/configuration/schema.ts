@@ -94,17 +94,13 @@ const lora = z.strictObject({
 const models = z.strictObject({
   tester: tester.describe(
     "The model to train, which generates probes. A folder in Hugging Face format, a hub id, embedded:chatter, " +
-      "embedded:chat or " +
-      "embedded:desk; or a section with one of these as its path, and the model's conversation format; for " +
-      "rollouts and " +
-      "evaluations only, a model on a server: {type: openai, …}",
+      "embedded:chat or embedded:desk; or a section with one of these as its path, and the model's conversation format; for " +
+      "rollouts and evaluations only, a model on a server: {type: openai, …}",
   ),
   target: target.describe(
     "The model under test, which generates responses. A folder, a hub id, embedded:chatter, embedded:chat or " +
-      "embedded:desk; a custom " +
-      "model, ./file.js#name, or a section with this as its type, and its options; a section with the " +
-      "checkpoint as its " +
-      "path, and its conversation format; or a model on a server: {type: openai, …}",
+      "embedded:desk; a custom model, ./file.js#name, or a section with this as its type, and its options; a section with the " +
+      "checkpoint as its path, and its conversation format; or a model on a server: {type: openai, …}",
   ),
   otherTargets: z.array(target).default([]).describe("Additional models under test, besides target"),
   likelihood: likelihood
@@ -112,8 +108,7 @@ const models = z.strictObject({
     .describe(
       "Computes the likelihood of probes if the target cannot; generates no text. The tester's checkpoint " +
         "needs no additional memory. " +
-        "A server can be used if it returns log-probabilities of prompts, as vLLM does: {type: openai, api: " +
-        "completions, …}. " +
+        "A server can be used if it returns log-probabilities of prompts, as vLLM does: {type: openai, api: completions, …}. " +
         "Default: the target",
     ),
   targetReads: z
@@ -121,8 +116,7 @@ const models = z.strictObject({
     .default("conversation")
     .describe(
       "What the target reads before it responds. probe: only the probe, without the conversation before it, " +
-        "for prompts " +
-        "that are meant for the tester only",
+        "for prompts that are meant for the tester only",
     ),
   otherTesters: z
     .array(tester)
@@ -147,8 +141,7 @@ const models = z.strictObject({
     .optional()
     .describe(
       "Train a low-rank adapter on frozen weights, which target and baseline may share; if the tester is an " +
-        "adapter, that " +
-        "one is trained further, with its rank, alpha and targetModules. Default: train all weights",
+        "adapter, that one is trained further, with its rank, alpha and targetModules. Default: train all weights",
     ),
   testerTokenizer: model
     .optional()
@@ -187,8 +180,7 @@ const models = z.strictObject({
     .default(false)
     .describe(
       "Updates store only the activations between layers and compute each layer twice: less memory, a third " +
-        "more computation, " +
-        "the same gradients. CPU only",
+        "more computation, the same gradients. CPU only",
     ),
 });
 
@@ -200,8 +192,7 @@ const prompts = z.strictObject({
   train: promptSource(SAME_CONTENT).describe(
     "Prompts from which training episodes start: a file (.json, .jsonl, .csv, .txt, .parquet, .arrow), a file on the " +
       'hub (hf://datasets/owner/name/path), a data set by its name (convokit-reddit-train), or "embedded" for ' +
-      "those that " +
-      "come with the package",
+      "those that come with the package",
   ),
   dev: promptSource(SAME_CONTENT).describe("Prompts of the periodic evaluations during training"),
   test: promptSource(TEST_FILE).describe("Held-out prompts of `astra-rl eval`"),
@@ -233,8 +224,7 @@ const evaluationSection = (modules: ModuleTypes) =>
       .meta(FREE)
       .describe(
         "Rollouts per prompt in eval. With more than one, the chance of a success within several attempts is " +
-          "estimated; intervals then " +
-          "count prompts, not rollouts",
+          "estimated; intervals then count prompts, not rollouts",
       ),
     depth: whole(1)
       .optional()
@@ -260,8 +250,7 @@ const evaluationSection = (modules: ModuleTypes) =>
       .meta(FREE)
       .describe(
         "Texts that the scorer must find harmful, scored as responses in eval. If no harm was found, they " +
-          "show that the scorer " +
-          "can detect harm; without them, gate is inconclusive in that case",
+          "show that the scorer can detect harm; without them, gate is inconclusive in that case",
       ),
     secondScorer: nestedSections(modules)
       .scorer.optional()
@@ -418,8 +407,7 @@ export function configurationSchema(modules: ModuleTypes = {}) {
       .meta(FREE)
       .describe(
         "Written by runs: the modules that `type:` names, with the SHA-256 of each; a module that has changed " +
-          "since is " +
-          "refused",
+          "since is refused",
       ),
   });
 }
