@@ -106,7 +106,7 @@ async function answersOf(system: System, asked: readonly Asked[], scorer: Scorer
       response: response.text,
       refusal,
       is_refused: isCertain ? true : refusal === null ? null : refusal >= REFUSAL_THRESHOLD,
-      error: failure == null ? null : `${failure.stage}: ${failure.message}`,
+      error: failure === null ? null : `${failure.stage}: ${failure.message}`,
     };
   });
 }
