@@ -180,6 +180,7 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
     const controls = await this.#scoreControls();
     const diversity = await measureDiversity(details, { embedder });
     const targets = targetsOf(this.sampler.system);
+    const goals = [...this.#goals.values()];
     const summary = summarize(details, {
       threshold,
       confidence,
@@ -189,9 +190,9 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
       countsEmpty: this.#readsMessages,
       isJudged: this.scorer !== null || details.some(isScored),
       trainingPrompts: this.#trainingPrompts,
+      goals,
       ...(controls === null ? {} : { controls }),
     });
-    const goals = [...this.#goals.values()];
     return { summary, details, ...(goals.length === 0 ? {} : { goals }), version: EVALUATION_VERSION };
   }
 
