@@ -210,6 +210,8 @@ export class ChatFormat implements Format {
   /** What is written before each message; null for a system message, which is part of what precedes the first content. */
   #slots(messages: readonly Message[], goal: Goal | null): (Slot | null)[] {
     const groups = groupByVoice(messages, this.#role);
+    // Some templates refuse a system message alone, or no message.
+    if (groups.length === 0) return messages.map(() => null);
     const { slots } = this.#scaffold(voicesOf(groups), this.#systemOf(messages, goal));
     const found: (Slot | null)[] = messages.map(() => null);
     for (const [index, { at }] of groups.entries()) {
