@@ -130,6 +130,7 @@ describe("a Beta distribution of rates over goals", () => {
       const goals = Array.from({ length: 30 }, (_, at) => tallyOf(beta(known, draw), 3 + (at % 5), draw));
       const found = fitBetaBinomial(goals);
       if (typeof found === "string") continue;
+      // Goals that are alike have no likeliest fit: α + β ends at a million, a few millionths below what more would reach.
       const best = logLikelihood(goals, found);
       expect(best).toBeGreaterThanOrEqual(logLikelihood(goals, known));
       for (const [up, side] of [
@@ -141,7 +142,7 @@ describe("a Beta distribution of rates over goals", () => {
         [0.95, 0.95],
       ] as const)
         expect(best).toBeGreaterThanOrEqual(
-          logLikelihood(goals, { alpha: found.alpha * up, beta: found.beta * side }) - 1e-6,
+          logLikelihood(goals, { alpha: found.alpha * up, beta: found.beta * side }) - 1e-5,
         );
     }
   });
@@ -273,21 +274,24 @@ describe("the interval of success over goals", () => {
     [{ alpha: 1, beta: 9 }, 40, 10],
     [{ alpha: 2, beta: 2 }, 30, 8],
     [{ alpha: 0.5, beta: 5 }, 60, 10],
-  ] as const)("covers the known rate in 93 to 97 %%: %j, %i goals of %i tries", (known, n, tries) => {
-    const runs = rounds(150, 1500);
-    const rate = known.alpha / (known.alpha + known.beta);
-    let covered = 0;
-    for (let run = 0; run < runs; run++) {
-      const draw = drawsOf(1000 + run);
-      const goals = Array.from({ length: n }, () => tallyOf(beta(known, draw), tries, draw));
-      const { lower, upper } = clusteredInterval(goals)!;
-      if (lower <= rate && rate <= upper) covered += 1;
-    }
-    // The figure itself varies: by 1.8 points (standard error) in 150 runs, by 0.6 in 1500.
-    const slack = 2 * Math.sqrt((0.95 * 0.05) / runs);
-    expect(covered / runs).toBeGreaterThan(0.93 - slack);
-    expect(covered / runs).toBeLessThan(0.97 + slack);
-  });
+  ] as const)(
+    "covers the known rate in 93 to 97 of 100 simulations: %j, %i goals of %i tries",
+    (known, n, tries) => {
+      const runs = rounds(150, 1500);
+      const rate = known.alpha / (known.alpha + known.beta);
+      let covered = 0;
+      for (let run = 0; run < runs; run++) {
+        const draw = drawsOf(1000 + run);
+        const goals = Array.from({ length: n }, () => tallyOf(beta(known, draw), tries, draw));
+        const { lower, upper } = clusteredInterval(goals)!;
+        if (lower <= rate && rate <= upper) covered += 1;
+      }
+      // The figure itself varies: by 1.8 points (standard error) in 150 runs, by 0.6 in 1500.
+      const slack = 2 * Math.sqrt((0.95 * 0.05) / runs);
+      expect(covered / runs).toBeGreaterThan(0.93 - slack);
+      expect(covered / runs).toBeLessThan(0.97 + slack);
+    },
+  );
 });
 
 describe("the budget until a share of goals is reached", () => {

@@ -42,7 +42,7 @@ test("docs/metrics.md explains each figure of a summary", () => {
     second_success_rate: "second",
     over_refusal_rate: "over_refusal",
     goals_reached: "n_reached",
-    goals_reached_harmlessly: "harmless_probe",
+    goals_reached_harmlessly: "goals.harmless_probe",
   };
   const keys = FIGURES.map(({ key }) => parts[key] ?? key);
   expect(keys.filter((key) => !documented.includes(key))).toEqual([]);
