@@ -7,8 +7,8 @@ import {
   sectionLeaves,
   sectionModels,
   makeScorer,
-  readScorerSpec,
 } from "@astra-rl/assembly";
+import { readScorerSpec } from "@astra-rl/assembly/command";
 import type { Output } from "@astra-rl/assembly/program";
 import type { KindSection } from "@astra-rl/method";
 import { relativePath } from "./preset-configuration.js";

@@ -16,7 +16,7 @@ import {
 } from "@astra-rl/method";
 import type { EvaluationRecord } from "@astra-rl/records";
 import { checkpointOf, findKind, type Configuration, type ModelSetting } from "../configuration/index.js";
-import { goalOfPrompt, goalsOf, promptText, promptWithGoal, type Prompt } from "../datasets/index.js";
+import { promptAsText, promptText, textsSeen, type Prompt } from "../datasets/index.js";
 import { EMBEDDED_SCORER_LIMITS, embeddedScorerKind } from "../embedded/index.js";
 import { isEmbedded } from "./model-source.js";
 import { loadPrompts } from "./prompts.js";
@@ -32,19 +32,7 @@ function startsOf(assembled: AssembledSystem, prompts: readonly Prompt[]): reado
   const { system } = assembled;
   const { startFrom } = system as { startFrom?: (prompt: string) => string };
   if (typeof startFrom === "function") return prompts.map((text) => startFrom.call(system, promptText(text)));
-  if (untoldModel(assembled) === null) return prompts;
-  return prompts.map((prompt) => {
-    const goal = goalOfPrompt(prompt);
-    return goal === null ? promptText(prompt) : promptWithGoal(promptText(prompt), goal);
-  });
-}
-
-/** The texts of training prompts; if the evaluated ones have goals, of those that have the same goal there. */
-function textsSeen(training: readonly Prompt[], evaluated: readonly Prompt[]): string[] {
-  if (goalsOf(evaluated).length === 0) return training.map(String);
-  const keyOf = (prompt: Prompt) => JSON.stringify([goalOfPrompt(prompt)?.text, String(prompt)]);
-  const keys = new Set(evaluated.map(keyOf));
-  return training.filter((prompt) => keys.has(keyOf(prompt))).map(String);
+  return untoldModel(assembled) === null ? prompts : prompts.map(promptAsText);
 }
 
 /**

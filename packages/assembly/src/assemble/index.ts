@@ -11,8 +11,7 @@ export { identityOf, modelIdentity } from "./model-identity.js";
 export { embeddedConfigurationPath, isEmbedded, modelSource } from "./model-source.js";
 export { makePart, makeScorer, type MakeScorerOptions } from "./parts.js";
 export { namesOf, type AssembledTrainer, type Part, type ProgramParts } from "./program-parts.js";
-export { loadPrompts, refuseTestedGoals, requireGoalsRead, trainingPromptsOf } from "./prompts.js";
-export { readScorerSpec } from "./scorer-spec.js";
+export { loadPrompts } from "./prompts.js";
 export {
   localModels,
   servedModels,

@@ -24,3 +24,4 @@ export {
   spendingNotesOfRanks,
   trainSystem,
 } from "../run/index.js";
+export { readScorerSpec } from "./scorer-spec.js";

@@ -23,7 +23,8 @@ export {
   type PartModel,
 } from "./references.js";
 export { generationSchema } from "./generation-schema.js";
-export { EMBEDDED, configurationSchema, type Configuration } from "./schema.js";
+export { EMBEDDED } from "./prompts-schema.js";
+export { configurationSchema, type Configuration } from "./schema.js";
 export {
   isClass,
   isLoadable,

@@ -12,18 +12,9 @@ import {
 import { DEFAULT_THRESHOLD } from "@astra-rl/analysis";
 import { deviceSchema } from "@astra-rl/base";
 import { generationSchema } from "./generation-schema.js";
-import {
-  FREE,
-  kindSchema,
-  MODULE_EXPORT,
-  nestedSections,
-  SAME_CONTENT,
-  type ModuleTypes,
-} from "./kind-schema.js";
+import { FREE, kindSchema, MODULE_EXPORT, nestedSections, type ModuleTypes } from "./kind-schema.js";
+import { promptsSchema } from "./prompts-schema.js";
 import { DEFAULT_TYPES, KIND_SECTIONS, kindsOf } from "./registry.js";
-
-/** Name of the package's own prompts and scorer, and prefix of its models. */
-export const EMBEDDED = "embedded";
 
 /** The models included in the package, named `embedded:<name>`. */
 export const EMBEDDED_MODELS = ["chatter", "chat", "desk"] as const;
@@ -181,38 +172,6 @@ const models = z.strictObject({
     .describe(
       "Updates store only the activations between layers and compute each layer twice: less memory, a third " +
         "more computation, the same gradients. CPU only",
-    ),
-});
-
-const promptSource = (meta: Record<string, string>) => z.string().min(1).default(EMBEDDED).meta(meta);
-const goalSource = (meta: Record<string, string>) => z.string().min(1).optional().meta(meta);
-const TEST_FILE = { ...FREE, path: "file" };
-
-const prompts = z.strictObject({
-  train: promptSource(SAME_CONTENT).describe(
-    "Prompts from which training episodes start: a file (.json, .jsonl, .csv, .txt, .parquet, .arrow), a file on the " +
-      'hub (hf://datasets/owner/name/path), a data set by its name (convokit-reddit-train), or "embedded" for ' +
-      "those that come with the package",
-  ),
-  dev: promptSource(SAME_CONTENT).describe("Prompts of the periodic evaluations during training"),
-  test: promptSource(TEST_FILE).describe("Held-out prompts of `astra-rl eval`"),
-  goals: z
-    .strictObject({
-      train: goalSource(SAME_CONTENT).describe("Goals of training"),
-      dev: goalSource(SAME_CONTENT).describe("Goals of the periodic evaluations"),
-      test: goalSource(TEST_FILE).describe("Goals of `astra-rl eval`, others than those of training"),
-    })
-    .optional()
-    .describe(
-      'Files of goals, in a column "goal" or as HarmBench, JailbreakBench, StrongREJECT and AdvBench have them: each is paired with ' +
-        "prompts above, drawn at random. Default: the goals in the rows of the prompts, if they have any",
-    ),
-  column: z
-    .string()
-    .min(1)
-    .optional()
-    .describe(
-      'Column of these files that holds the prompts. Default: "prompt", else "messages"; rows with a goal need none',
     ),
 });
 
@@ -381,7 +340,7 @@ export function configurationSchema(modules: ModuleTypes = {}) {
         "A custom system, an export of a module: a class that extends HFASTSystem, loaded with the models above, or " +
           "an environment that needs no models",
       ),
-    prompts: prompts.prefault({}),
+    prompts: promptsSchema.prefault({}),
     sampler: choices.sampler,
     generation: z
       .strictObject({ tester: generationSchema.prefault({}), target: generationSchema.prefault({}) })

@@ -1,6 +1,6 @@
 import { keyedUniform, UsageError } from "@astra-rl/base";
 import { Conversation, type Goal } from "@astra-rl/lm";
-import type { Prompt } from "./prompt-file.js";
+import { promptText, type Prompt } from "./prompt-file.js";
 
 /** The goal of a prompt; null for none. */
 export const goalOfPrompt = (prompt: Prompt): Goal | null =>
@@ -9,6 +9,12 @@ export const goalOfPrompt = (prompt: Prompt): Goal | null =>
 /** A prompt with a goal. */
 export const promptWithGoal = (prompt: Prompt, goal: Goal): Conversation =>
   (typeof prompt === "string" ? Conversation.of(prompt) : prompt).withGoal(goal);
+
+/** A prompt as one text, for models that get no speakers; with its goal, if it has one. */
+export function promptAsText(prompt: Prompt): Prompt {
+  const goal = goalOfPrompt(prompt);
+  return goal === null ? promptText(prompt) : promptWithGoal(promptText(prompt), goal);
+}
 
 /** The different goals of prompts, in order. */
 export function goalsOf(prompts: readonly Prompt[]): Goal[] {
@@ -69,4 +75,12 @@ export function refuseSeenGoals(
     `${where}: ${both.length} of its goals are also trained on: ${names.join(", ")}${both.length > 5 ? ", …" : ""}; evaluate on ` +
       "goals that training does not see, or set evaluation.seenGoals to true",
   );
+}
+
+/** The texts of training prompts; if the evaluated ones have goals, of those that have the same goal there. */
+export function textsSeen(training: readonly Prompt[], evaluated: readonly Prompt[]): string[] {
+  if (goalsOf(evaluated).length === 0) return training.map(String);
+  const keyOf = (prompt: Prompt) => JSON.stringify([goalOfPrompt(prompt)?.text, String(prompt)]);
+  const keys = new Set(evaluated.map(keyOf));
+  return training.filter((prompt) => keys.has(keyOf(prompt))).map(String);
 }

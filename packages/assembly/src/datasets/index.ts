@@ -8,7 +8,15 @@ export {
   NAMED_SETS,
   type NamedSet,
 } from "./named-sets.js";
-export { goalOfPrompt, goalsOf, pairGoals, promptWithGoal, refuseSeenGoals } from "./goal-prompts.js";
+export {
+  goalOfPrompt,
+  goalsOf,
+  pairGoals,
+  promptAsText,
+  promptWithGoal,
+  refuseSeenGoals,
+  textsSeen,
+} from "./goal-prompts.js";
 export {
   checkPrompts,
   parsePrompts,

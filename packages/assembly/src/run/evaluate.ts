@@ -17,8 +17,6 @@ import {
   assembleEvaluationSystem,
   assembleEvaluator,
   loadPrompts,
-  requireGoalsRead,
-  trainingPromptsOf,
   trustsEmbeddedScorer,
   type AssembledSystem,
   type ProgramParts,
@@ -32,6 +30,7 @@ import { readProgram, type RunParts } from "./read-program.js";
 import { requireSame } from "./require-same.js";
 import { refusalsOf } from "./over-refusal.js";
 import { describeMeasured, promptsHash } from "./run-record.js";
+import { requireGoalsRead, trainingPromptsOf } from "./seen-prompts.js";
 import { spendingNotesOfRanks } from "./servers.js";
 import { checkWindows } from "./windows.js";
 

@@ -31,8 +31,6 @@ import {
   assembleTrainer,
   loadPrompts,
   namesOf,
-  refuseTestedGoals,
-  requireGoalsRead,
   type AssembledSystem,
   type AssembledTrainer,
   type ProgramParts,
@@ -45,6 +43,7 @@ import { requireSame } from "./require-same.js";
 import { withRecorded, withSettled, writeResolvedConfiguration } from "./resolved-configuration.js";
 import { configurationSettings } from "./run-identity.js";
 import { engineChange, recordSession, recordStop } from "./run-record.js";
+import { refuseTestedGoals, requireGoalsRead } from "./seen-prompts.js";
 import { spendingNotesOfRanks } from "./servers.js";
 import { StoppedWaitingError, unlessIdle } from "./waiting.js";
 import { checkWindows } from "./windows.js";

@@ -12,7 +12,8 @@ import {
   stringifyConfiguration,
   type Configuration,
 } from "../../src/configuration/index.js";
-import { assembleReward, makePart, makeScorer, readScorerSpec } from "../../src/assemble/index.js";
+import { assembleReward, makePart, makeScorer } from "../../src/assemble/index.js";
+import { readScorerSpec } from "../../src/command/scorer-spec.js";
 import { ToySystem } from "../../../method/test/support/toy-system.js";
 import { temporaryFolder } from "../../../method/test/training/temporary-folder.js";
 

@@ -1,7 +1,8 @@
 import { join } from "node:path";
 import { writeFileSync } from "node:fs";
 import { expect, it } from "vitest";
-import { loadPrompts, trainingPromptsOf } from "../../src/assemble/index.js";
+import { loadPrompts } from "../../src/assemble/index.js";
+import { trainingPromptsOf } from "../../src/run/seen-prompts.js";
 import type { Configuration } from "../../src/configuration/index.js";
 import { temporaryFolder } from "../../../method/test/training/temporary-folder.js";
 

@@ -12,7 +12,7 @@ import {
 import { AstraError, NotFiniteError, UsageError } from "@astra-rl/base";
 import { noGrad } from "@astra-rl/torch";
 import { z } from "zod";
-import { makeScorer, modelSource, readScorerSpec, generationSchema } from "@astra-rl/assembly";
+import { makeScorer, modelSource, generationSchema } from "@astra-rl/assembly";
 import {
   deviceOption,
   downloadNotes,
@@ -20,6 +20,7 @@ import {
   loggerOf,
   noteHubModel,
   Progress,
+  readScorerSpec,
 } from "@astra-rl/assembly/command";
 import {
   readJsonLines,

@@ -33,6 +33,7 @@ import { memberAt, membersOf, ModelPool } from "./model-pool.js";
 import { logprobsOf, nextMessages } from "./model-calls.js";
 import { checkTokenizers, requirePart } from "./system-checks.js";
 import {
+  NOTHING,
   systemOptions,
   voicesOf,
   type ASTSystemOptions,
@@ -40,9 +41,6 @@ import {
   type TargetReads,
   type Voices,
 } from "./system-parts.js";
-
-/** The target's context where it reads only the probe. */
-const NOTHING = Conversation.of("");
 
 /**
  * Adaptive stress testing of a language model (Hardy et al., arXiv 2407.09447): states are conversations, a turn

@@ -1,4 +1,5 @@
 import { keyedUniform, functionOption } from "@astra-rl/base";
+import { Conversation } from "@astra-rl/lm";
 import { z } from "zod";
 import type { Embedder, Model, Tester } from "../models/index.js";
 import type { NodeKey, RetryOptions } from "../tree/index.js";
@@ -24,6 +25,9 @@ export interface SystemParts {
   /** Measures similarity of probes: the default by which evaluations compare attacks. */
   embedder?: Embedder;
 }
+
+/** The target's context where it reads only the probe. */
+export const NOTHING = Conversation.of("");
 
 export const TARGET_READS = ["conversation", "probe"] as const;
 export type TargetReads = (typeof TARGET_READS)[number];
