@@ -14,6 +14,7 @@ import { temporaryFolder } from "../../../method/test/training/temporary-folder.
 const FREE = [
   "sampler.maxTurns",
   "prompts.test",
+  "prompts.goals.test",
   "training.trainingSteps",
   "training.evaluateEvery",
   "training.evaluationRollouts",
@@ -51,6 +52,9 @@ const FREE = [
   "evaluation.rollouts",
   "evaluation.repeats",
   "evaluation.depth",
+  "evaluation.seenGoals",
+  "evaluation.benign.prompts",
+  "evaluation.benign.refusal",
   "evaluation.threshold",
   "evaluation.batchSize",
   "evaluation.controls",
@@ -107,7 +111,7 @@ function values(name: string, schema: JsonSchema): [unknown, unknown] {
   if (name === "terms") return [[{ type: "nll", weight: 1 }], [{ type: "nll", weight: 2 }]];
   if (name === "logging") return [[{ type: "tensorboard" }], [{ type: "console", every: 2 }]];
   const words = (term: string) => ({ type: "keyword", entries: [{ term }] });
-  if (name === "scorer" || name === "secondScorer") return [words("a"), words("b")];
+  if (["scorer", "secondScorer", "refusal"].includes(name)) return [words("a"), words("b")];
   if (name === "scorers") {
     const weighs = schema.items!.properties !== undefined;
     const parts = weighs
@@ -169,6 +173,7 @@ async function configured({ path, type, typeAt }: Key, value: unknown): Promise<
   if (path.includes("lora")) section["targetModules"] = ["c_attn"];
   if (path.at(-1) === "betas") section["optimizer"] = "adamw";
   if (path.includes("earlyStopping")) section["metric"] = "loss";
+  if (path.includes("benign")) section["prompts"] = "/runs/benign.json";
   if (path.at(-1) === "combinedWeight") section["preset"] = "paper";
   if (path.at(-1) === "clip") section["terms"] = [{ type: "nll", weight: 1 }];
   // Last, since what a kind needs may be the key itself, or a section around it.
