@@ -11,7 +11,7 @@
  * any turn; `metadata.messages` has the whole conversation.
  *
  * config: baseURL, model (required); turns (3); maxTokens, temperature, topP, topK and seed of the tester, by default as the
- * server has them; tokenEnv, the environment variable with the server's token.
+ * server has them; goal of the tester, by default the variable `goal` of the test, if it has one; tokenEnv, the environment variable with the server's token.
  */
 export default class AstraProvider {
   #id;
@@ -27,6 +27,7 @@ export default class AstraProvider {
       "topP",
       "topK",
       "seed",
+      "goal",
       "tokenEnv",
     ];
     const unknown = Object.keys(config).find((key) => !known.includes(key));
@@ -52,11 +53,11 @@ export default class AstraProvider {
         error: "astra-rl: there is no target; give this provider to a test, and the target to providers",
       };
     }
-    const { turns = 3 } = this.#config;
+    const { turns = 3, goal = context.vars?.goal } = this.#config;
     const probes = [];
     const answers = [];
     for (let turn = 0; turn < turns; turn += 1) {
-      const said = await this.#ask(prompt, probes, answers);
+      const said = await this.#ask(prompt, goal, probes, answers);
       if (said.error !== undefined)
         return { ...said, metadata: { messages: messagesOf(prompt, probes, answers) } };
       probes.push(said.text);
@@ -72,13 +73,13 @@ export default class AstraProvider {
   }
 
   /** The tester's next message. */
-  async #ask(prompt, probes, answers) {
+  async #ask(prompt, goal, probes, answers) {
     const { baseURL, model, maxTokens, temperature, topP, topK, seed, tokenEnv } = this.#config;
     const messages = [{ role: "user", content: prompt }];
     probes.forEach((probe, turn) => {
       messages.push({ role: "assistant", content: probe }, { role: "user", content: answers[turn] });
     });
-    const body = { model, messages, max_tokens: maxTokens, temperature, top_p: topP, top_k: topK };
+    const body = { model, messages, max_tokens: maxTokens, temperature, top_p: topP, top_k: topK, goal };
     // The tester needs a different seed in each turn.
     if (seed !== undefined) body.seed = seed + probes.length;
     const token = tokenEnv === undefined ? undefined : process.env[tokenEnv];

@@ -21,6 +21,9 @@ export const scoredTokensSchema = z.object({
 /** Tokens of a text with their log-probabilities. */
 export type ScoredTokens = z.infer<typeof scoredTokensSchema>;
 
+/** Rounding may leave a log-probability slightly above 0. */
+export const topTokensSchema = z.array(z.object({ token: z.string(), logprob: z.number().max(0.01) })).min(1);
+
 const answerSchema = z.object({
   text: z.string(),
   note: z.enum(RESPONSE_NOTES).nullable(),
@@ -31,6 +34,8 @@ const answerSchema = z.object({
   logprobs: count.nullable(),
   /** The tokens of a text completion, if it has log-probabilities. */
   tokens: scoredTokensSchema.optional(),
+  /** The most likely tokens in the place of the answer's first one, if they were asked for. */
+  firstTokens: topTokensSchema.optional(),
 });
 
 /** A usable answer. */

@@ -13,6 +13,5 @@ export { serverKinds } from "./kind.js";
 export type { Clock } from "./limiter.js";
 export type { ServerOptions } from "./options.js";
 export type { ServerTraits } from "./probe.js";
-export { RUBRICS, type Rubric } from "./rubrics.js";
 export { ServedModel } from "./served-model.js";
 export type { ServerSurroundings } from "./server.js";

@@ -1,36 +1,28 @@
 import { z } from "zod";
-import { Scorer, defineKind, type Exchange, type ScoreOutcome } from "@astra-rl/method";
-import type { Conversation } from "@astra-rl/lm";
+import { defineKind, type ScoreOutcome } from "@astra-rl/method";
 import type { Failure } from "@astra-rl/records";
-import { parseOptions, readTextFile } from "@astra-rl/base";
+import {
+  codeRubricShape,
+  readProbability,
+  readVerdict,
+  rubricOf,
+  RubricScorer,
+  rubricShape,
+  type Material,
+  type Rubric,
+  type Verdict,
+} from "@astra-rl/scorers";
+import { parseOptions, readTextFile, UsageError } from "@astra-rl/base";
+import type { Answer } from "./answer.js";
 import type { ChatMessage } from "./conversation.js";
 import { chatServerShape, serverOptions } from "./options.js";
-import { probeServer, type ServerTraits } from "./probe.js";
-import { instructionsOf, ownRubric, RUBRICS, verdictForm, type Rubric } from "./rubrics.js";
+import { PROBE_ATTEMPTS, probeServer, QUESTIONS, type ServerTraits } from "./probe.js";
 import { checkTemperature, ServedModel, together } from "./served-model.js";
 import { Server, type ServerRequest, type ServerSurroundings } from "./server.js";
-import { readVerdict } from "./verdict.js";
 
 const options = z.strictObject({
   ...chatServerShape,
-  rubric: z
-    .enum(["harm", "compliance"])
-    .default("harm")
-    .describe(
-      "harm: whether the message does harm; compliance: how well it helps with the request, 0 for a refusal",
-    ),
-  file: z
-    .string()
-    .min(1)
-    .optional()
-    .meta({ path: "file", resume: "content" })
-    .describe("A text file with a custom rubric, which replaces rubric; its verdict is a score from 0 to 1"),
-  reads: z
-    .enum(["conversation", "turn"])
-    .default("conversation")
-    .describe(
-      "What the judge sees before the judged message: the whole conversation, or the message that it answers",
-    ),
+  ...rubricShape,
   votes: z
     .int()
     .min(1)
@@ -42,21 +34,24 @@ const options = z.strictObject({
     .min(0)
     .max(2)
     .optional()
-    .describe("Sampling temperature. Default: 0 for one vote, 1 for several"),
-  maxNewTokens: z.int().min(16).default(512).describe("Maximum length of a verdict, reasoning included"),
+    .describe("Sampling temperature. Default: 0 for one vote, 1 for several and for read: probability"),
+  maxNewTokens: z
+    .int()
+    .min(16)
+    .default(512)
+    .describe("Maximum length of a verdict, reasoning included; read: probability needs only one token"),
 });
 
-export type JudgeOptions = Omit<z.input<typeof options>, "file"> & {
-  /** A custom rubric, instead of `rubric`. */
-  question?: string;
-};
+const codeOptions = options.omit({ file: true }).extend(codeRubricShape);
 
-const codeOptions = options.omit({ file: true }).extend({ question: z.string().min(1).optional() });
+export type JudgeOptions = z.input<typeof codeOptions>;
 
 /** Attempts for a vote without a valid verdict, each with another seed. */
 const TRIES = 2;
 /** Maximum tokens of an answer to the probe. */
 const PROBE_TOKENS = 8;
+/** Most likely tokens of which a server tells the log-probabilities; the API allows no more. */
+const MOST_LIKELY = 20;
 
 /** The model that a judge queries. */
 class JudgeModel extends ServedModel {
@@ -66,11 +61,37 @@ class JudgeModel extends ServedModel {
     private readonly sampling: { temperature: number; maxNewTokens: number },
   ) {
     super(server.where, server);
+    if (rubric.reading === null && server.dialect.scores === null) {
+      throw this.#withoutLogprobs(`api: ${server.dialect.api} has none`);
+    }
   }
 
-  protected findTraits(): Promise<ServerTraits> {
-    return probeServer(this.server, (traits, { question, seed, maxNewTokens = PROBE_TOKENS }) =>
-      this.#request([{ role: "user", content: question }], seed, maxNewTokens, traits),
+  /** @throws UsageError for a server without the log-probabilities that the rubric needs */
+  protected async findTraits(): Promise<ServerTraits> {
+    const request = (
+      {
+        question,
+        seed,
+        maxNewTokens = PROBE_TOKENS,
+      }: { question: string; seed: number; maxNewTokens?: number },
+      traits: Pick<ServerTraits, "limit" | "omitted">,
+    ) => this.#request([{ role: "user", content: question }], seed, maxNewTokens, traits);
+    const traits = await probeServer(this.server, (known, asked) => request(asked, known));
+    if (this.rubric.reading !== null) return traits;
+    const asked = request({ question: QUESTIONS.short, seed: 1, maxNewTokens: 1 }, traits);
+    const { answer, failure } = await this.server.ask({ ...asked, attempts: PROBE_ATTEMPTS });
+    if (answer?.firstTokens === undefined) {
+      throw this.#withoutLogprobs(failure?.message ?? "it answers without them");
+    }
+    return traits;
+  }
+
+  #withoutLogprobs(reason: string): UsageError {
+    const { where, baseURL } = this.server;
+    return new UsageError(
+      "no-logprobs",
+      `${where}.read: probability needs the log-probabilities of the most likely tokens (top_logprobs), but ${baseURL} returns ` +
+        `none (${reason}); use read: yes-no, or a server that returns them, such as vLLM`,
     );
   }
 
@@ -82,7 +103,7 @@ class JudgeModel extends ServedModel {
       const { body, most } = this.#request(messages, seed, this.sampling.maxNewTokens, traits);
       const { answer, failure } = await this.reply([messages, seed, this.sampling], { body, most });
       if (failure !== undefined) return { ...failure, stage: "scorer" };
-      const { score, problem } = readVerdict(answer, this.rubric);
+      const { score, problem } = this.#read(answer);
       if (score !== undefined) return score;
       if (tried < TRIES) continue;
       const shown = JSON.stringify(answer.text.slice(0, 120));
@@ -91,57 +112,65 @@ class JudgeModel extends ServedModel {
     }
   }
 
+  #read(answer: Answer): Verdict {
+    const { reading } = this.rubric;
+    if (reading !== null) return readVerdict(answer, reading);
+    const { firstTokens } = answer;
+    return firstTokens === undefined ? { problem: "no log-probabilities" } : readProbability(firstTokens);
+  }
+
   #request(
     messages: readonly ChatMessage[],
     seed: number,
     maxNewTokens: number,
     traits: Pick<ServerTraits, "limit" | "omitted">,
   ): ServerRequest {
-    const schema = z.toJSONSchema(verdictForm(this.rubric));
-    const sampling = { temperature: this.sampling.temperature, maxNewTokens, seed, schema };
-    return this.requestOf({ messages }, sampling, traits);
+    const { reading } = this.rubric;
+    const { temperature } = this.sampling;
+    const wanted =
+      reading === null
+        ? { topLogprobs: MOST_LIKELY }
+        : reading.schema === null
+          ? {}
+          : { schema: reading.schema };
+    return this.requestOf({ messages }, { temperature, maxNewTokens, seed, ...wanted }, traits);
   }
 }
 
 /**
  * A chat model behind a server that judges messages by a rubric.
  *
- * An answer without a verdict is a failure, never a low score. With several votes the score is their mean, and the label
- * `agreement` the share of votes with the majority. The judged message is sent as JSON, so that it cannot be mistaken
- * for the judge's instructions; a text may still persuade a judge, so compare verdicts with human labels.
+ * With several votes the score is their mean, and the label `agreement` the share of votes with the majority. A text may
+ * persuade a judge, so compare verdicts with human labels.
  */
-export class JudgeScorer extends Scorer {
-  readonly name: string;
+export class JudgeScorer extends RubricScorer {
   override readonly labelNames: readonly string[];
-  readonly rubric: Rubric;
   readonly #judge: JudgeModel;
   readonly #votes: number;
-  readonly #reads: "conversation" | "turn";
-  readonly #instructions: string;
 
   /** @throws UsageError for invalid options, and environment variables that are not set */
   constructor(given: JudgeOptions, surroundings: ServerSurroundings = {}) {
-    super();
     const parsed = parseOptions("judge", codeOptions, given);
     const where = `judge ${parsed.model}`;
-    const {
-      rubric,
-      question,
-      reads,
-      votes,
-      temperature = votes === 1 ? 0 : 1,
-      maxNewTokens,
-      ...server
-    } = parsed;
-    this.rubric = question === undefined ? RUBRICS[rubric] : ownRubric(question);
-    this.name = `${where} (${this.rubric.name})`;
+    const { rubric: name, question, read, scale, reads, votes, ...others } = parsed;
+    const rubric = rubricOf({ rubric: name, question, read, scale }, where);
+    const isProbability = rubric.reading === null;
+    if (isProbability && votes > 1) {
+      throw new UsageError(
+        "inapplicable-option",
+        `${where}.votes: read: probability gives the same score each time; leave votes out`,
+      );
+    }
+    const { temperature = votes === 1 && !isProbability ? 0 : 1, maxNewTokens, ...server } = others;
+    super(`${where} (${rubric.name})`, rubric, reads);
     this.labelNames = votes === 1 ? [] : ["agreement"];
     this.#votes = votes;
-    this.#reads = reads;
-    this.#instructions = instructionsOf(this.rubric);
     const own = new Server(where, parseOptions(where, serverOptions, server), surroundings);
     checkTemperature(`${where}.temperature`, temperature, own);
-    this.#judge = new JudgeModel(own, this.rubric, { temperature, maxNewTokens });
+    this.#judge = new JudgeModel(own, rubric, {
+      temperature,
+      maxNewTokens: isProbability ? 1 : maxNewTokens,
+    });
   }
 
   /** The server's client: it probes the server, keeps its answers, and counts the cost. */
@@ -149,20 +178,12 @@ export class JudgeScorer extends Scorer {
     return this.#judge;
   }
 
-  override get keepsContext(): boolean {
-    return this.#reads === "conversation";
-  }
-
-  override score(texts: readonly string[]): Promise<ScoreOutcome[]> {
-    return this.scoreExchanges(texts.map((prompt) => ({ prompt, response: null })));
-  }
-
-  override scoreExchanges(exchanges: readonly Exchange[]): Promise<ScoreOutcome[]> {
-    return together(exchanges.map((exchange) => this.#outcome(this.#messagesOf(exchange))));
-  }
-
   override dispose(): void {
     this.served.dispose();
+  }
+
+  protected override judge(materials: readonly Material[]): Promise<ScoreOutcome[]> {
+    return together(materials.map((material) => this.#outcome(this.rubric.write(material))));
   }
 
   async #outcome(asked: readonly ChatMessage[]): Promise<ScoreOutcome> {
@@ -177,27 +198,7 @@ export class JudgeScorer extends Scorer {
     const harmful = scores.filter((each) => each >= 0.5).length;
     return { score, labels: { agreement: Math.max(harmful, scores.length - harmful) / scores.length } };
   }
-
-  #messagesOf({ prompt, response, context }: Exchange): ChatMessage[] {
-    const before = this.keepsContext && context !== undefined ? said(context) : [];
-    const [conversation, message] =
-      response === null
-        ? [before, { role: "user", content: prompt }]
-        : [[...before, { role: "user", content: prompt }], { role: "assistant", content: response }];
-    return [
-      { role: "system", content: this.#instructions },
-      { role: "user", content: JSON.stringify({ conversation, message }) },
-    ];
-  }
 }
-
-const ROLES: Readonly<Record<string, ChatMessage["role"]>> = { system: "system", target: "assistant" };
-
-const said = (conversation: Conversation): ChatMessage[] =>
-  conversation
-    .messages()
-    .filter(({ text }) => text !== "")
-    .map(({ from, text }) => ({ role: ROLES[from] ?? "user", content: text }));
 
 export const judgeKind = defineKind({
   role: "scorer",

@@ -2,8 +2,8 @@ import { describe, expect, it } from "vitest";
 import { Conversation, Message } from "@astra-rl/lm";
 import type { Exchange } from "@astra-rl/method";
 import { breaking } from "../../base/test/support/breaking.js";
-import { JudgeScorer, RUBRICS, type JudgeOptions } from "../src/index.js";
-import { instructionsOf } from "../src/rubrics.js";
+import { RUBRICS } from "@astra-rl/scorers";
+import { JudgeScorer, type JudgeOptions } from "../src/index.js";
 import { completion, json, loopback, type Asked, type Responder } from "./loopback.js";
 
 const judge = (baseURL: string, more: Partial<JudgeOptions> = {}) =>
@@ -49,7 +49,8 @@ describe("JudgeScorer", () => {
     expect(outcomes).toEqual([{ score: 1 }, { score: 1 }, { score: 0 }, { score: 1 }]);
     expect(asked.length).toBe(3);
     const [system] = asked[0]!.body.messages!;
-    expect(system).toEqual({ role: "system", content: instructionsOf(RUBRICS.harm) });
+    const material = { conversation: [], message: { role: "user", content: "" }, goal: null } as const;
+    expect(system).toEqual(RUBRICS.harm.write(material)[0]);
     expect(asked.map(materialOf)).toContainEqual({
       conversation: [
         { role: "user", content: "Hello." },

@@ -44,11 +44,29 @@ export {
   LLAMA_GUARD_CATEGORIES,
   LlamaGuardScorer,
   llamaGuardScorerKind,
+  LocalJudgeScorer,
+  localJudgeScorerKind,
   type LlamaGuardMode,
   type LlamaGuardOptions,
-} from "./llama-guard-scorer.js";
+  type LoadedJudge,
+  type LocalJudgeOptions,
+} from "./language-models/index.js";
 export { MODEL_OPTIONS } from "./model-options.js";
 export { noScorerKind } from "./no-scorer-kind.js";
 export { RefusalScorer, refusalScorerKind } from "./refusal-scorer.js";
+export {
+  codeRubricShape,
+  readProbability,
+  readVerdict,
+  rubricOf,
+  RUBRICS,
+  RubricScorer,
+  rubricShape,
+  type JudgeAnswer,
+  type Material,
+  type Rubric,
+  type RubricMessage,
+  type Verdict,
+} from "./rubric/index.js";
 export { ScoreFile, type ScoreFileOptions } from "./score-file.js";
 export { ThresholdScorer, thresholdScorerKind } from "./threshold-scorer.js";

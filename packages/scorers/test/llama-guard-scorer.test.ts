@@ -7,7 +7,7 @@ import { UsageError } from "@astra-rl/base";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import type { Exchange } from "@astra-rl/method";
 import { breaking } from "../../base/test/support/breaking.js";
-import { GuardPrompt } from "../src/llama-guard-prompt.js";
+import { GuardPrompt } from "../src/language-models/llama-guard-prompt.js";
 import { LlamaGuardScorer, type LlamaGuardOptions } from "../src/index.js";
 import { temporaryFolder } from "../../method/test/training/temporary-folder.js";
 

@@ -5,4 +5,3 @@
  */
 export type { ServedModel } from "./answers.js";
 export { requireToken, serve, type RunningServer, type ServeOptions } from "./server.js";
-export { writtenIds } from "./speaker.js";

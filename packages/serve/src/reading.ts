@@ -161,11 +161,9 @@ class ModelReader {
       );
     }
     const frame = jsonFrame(format, jsonField);
-    this.#checkLength(
-      request.texts.map(({ content }) => content),
-      "messages",
-    );
-    const { ids, format: written } = this.#speaker.write(request.texts);
+    const { goal = null } = request;
+    this.#checkLength([...request.texts.map(({ content }) => content), goal ?? ""], "messages");
+    const { ids, format: written } = this.#speaker.write(request.texts, goal);
     const asked = request.max_completion_tokens ?? request.max_tokens ?? null;
     const sampling = this.#sampling(request, ids, { asked, otherwise: Infinity, param: "messages" });
     const tells = request.logprobs === true;

@@ -88,6 +88,11 @@ const chatSchema = z.strictObject({
   logprobs: z.boolean().optional(),
   top_logprobs: z.int().min(0).max(MOST_LOGPROBS).optional(),
   response_format: responseFormat.optional(),
+  /** An extension: what a tester is to achieve. */
+  goal: z
+    .string()
+    .refine((text) => text.trim() !== "", "must not be empty")
+    .optional(),
   tools: none("tools").optional(),
   tool_choice: z.literal("none").optional(),
 });

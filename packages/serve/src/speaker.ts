@@ -1,11 +1,12 @@
 import { createHash } from "node:crypto";
 import {
   Conversation,
+  goalOf,
   Message,
   makeFormat,
+  writtenIds,
   type Format,
   type From,
-  type Piece,
   type Tokenizer,
   type ModelFormat,
 } from "@astra-rl/lm";
@@ -20,6 +21,8 @@ export interface SpeakerOptions {
   date: Date;
   /** Whose system prompt a tester reads: its own, or the request's. Default "ours". */
   system?: "ours" | "theirs";
+  /** A tester's goal where the request has none: "first-message" takes the first user message. Default: no goal. */
+  goal?: "first-message";
   /**
    * Prompts that replace the first user message, drawn by its text: a tester was trained on conversations, not on
    * instructions.
@@ -29,7 +32,7 @@ export interface SpeakerOptions {
 
 /**
  * Renders the messages of a request as the model was trained to read them: for a tester, the requesting tool is the
- * target, and the first user message the prompt.
+ * target, and the first user message the prompt, or the goal. Its format tells a tester the goal, as in training.
  */
 export class Speaker {
   readonly #formats = new Map<string, Format>();
@@ -44,14 +47,24 @@ export class Speaker {
   /**
    * Ids up to the start of the model's message.
    *
+   * @param goal text of the request; null for none
    * @throws ApiError for an order of messages that cannot be answered
    */
-  write(messages: readonly ChatMessageIn[]): { ids: number[]; format: Format } {
+  write(messages: readonly ChatMessageIn[], goal: string | null): { ids: number[]; format: Format } {
     const { role, system: whose = "ours", prompts = [] } = this.options;
+    if (goal !== null && role === "target") {
+      throw new ApiError(
+        400,
+        "goal: is for testers; a target never reads the goal, so leave it out",
+        "unsupported_parameter",
+        "goal",
+      );
+    }
     if (messages.at(-1)!.role !== "user") {
       throw new ApiError(400, "messages: the last one must be the user's", "invalid_value", "messages");
     }
     const said: Message[] = [];
+    let objective = goal;
     let system: string | undefined;
     for (const { role: voice, content } of messages) {
       if (voice === "system" || voice === "developer") {
@@ -59,13 +72,21 @@ export class Speaker {
         continue;
       }
       const isFirst = said.length === 0;
-      const text = isFirst && voice === "user" && prompts.length > 0 ? drawn(prompts, content) : content;
-      said.push(new Message(this.#origin(voice, isFirst), text));
+      said.push(new Message(this.#origin(voice, isFirst), content));
+      if (!isFirst || voice === "assistant") continue;
+      const isGoal = goal === null && this.options.goal === "first-message" && content.trim() !== "";
+      if (isGoal) objective = content;
+      // What is read as the goal is not read again as the prompt.
+      const text = prompts.length > 0 ? drawn(prompts, content) : isGoal ? "" : content;
+      said[0] = new Message(said[0]!.from, text);
     }
     if (system !== undefined && role === "target") said.unshift(new Message("system", system));
     const format = this.#format(role === "tester" && whose === "theirs" ? system : undefined);
     const [first, ...others] = said as [Message, ...Message[]];
-    return { ids: writtenIds(format, role, Conversation.of(first, ...others)), format };
+    const conversation = Conversation.of(first, ...others);
+    const told =
+      objective === null ? conversation : conversation.withGoal(goalOf({ id: "request", text: objective }));
+    return { ids: writtenIds(format, role, told), format };
   }
 
   #origin(voice: "user" | "assistant", isFirst: boolean): From {
@@ -95,18 +116,4 @@ export class Speaker {
 function drawn(prompts: readonly string[], text: string): string {
   const hash = createHash("sha256").update(text).digest();
   return prompts[hash.readUInt32BE(0) % prompts.length]!;
-}
-
-/** A conversation's ids, with the cue for the next message of `role`. */
-export function writtenIds(format: Format, role: "tester" | "target", conversation: Conversation): number[] {
-  const pieces = format.layout?.(conversation, () => null) ?? written(format, role, conversation);
-  return [...pieces.flatMap(({ ids }) => ids), ...format.cue(conversation)];
-}
-
-function written(format: Format, role: "tester" | "target", conversation: Conversation): Piece[] {
-  const { parent, last } = conversation;
-  const piece = format.write(conversation, null);
-  if (parent === null) return [piece];
-  const cue = last.from === role ? format.cue(parent) : [];
-  return [...written(format, role, parent), { ids: [...cue, ...piece.ids], body: piece.body }];
 }

@@ -5,12 +5,12 @@ import {
   LocalModel,
   Message,
   makeFormat,
+  writtenIds,
   type LoadedCausalLM,
   type ModelFormat,
 } from "@astra-rl/lm";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { modelSource } from "@astra-rl/assembly";
-import { writtenIds } from "../src/index.js";
 
 const DATE = new Date("2026-01-02T00:00:00Z");
 

@@ -93,6 +93,12 @@ export function serveCommand(streams: Streams) {
       "--prompts <file>",
       "tester: prompts that replace the first user message, which is often an instruction",
     )
+    .addOption(
+      new Option(
+        "--goal <from>",
+        "tester: its goal if a request has none in its field goal; first-message: the first user message",
+      ).choices(["first-message"] as const),
+    )
     .option(
       "--json-field <name>",
       "tester: key of the message in JSON (default: next_message, prompt or the first text)",
@@ -102,6 +108,12 @@ export function serveCommand(streams: Streams) {
     .addOption(quietOption())
     .action(async (options) => {
       const output = createOutput(streams, { quiet: options.quiet });
+      if (options.goal !== undefined && options.role === "target") {
+        throw new UsageError(
+          "inapplicable-option",
+          "--goal: is for --role tester; a target never reads the goal, so leave it out",
+        );
+      }
       const { path, format, date, sampling, ...kept } = await chosenModel(options, output);
       // Notes about those of a configuration were printed when it was read.
       if (options.model !== undefined) noteHubModel("--model", path, loggerOf(output));
@@ -123,9 +135,13 @@ export function serveCommand(streams: Streams) {
             cacheBytes,
           });
           batches.push(batch);
-          const { jsonField, system } = options;
+          const { jsonField, system, goal } = options;
           const reading = { role, format, date, system, prompts, sampling };
-          return { name, batch, tokenizer, ...reading, ...(jsonField === undefined ? {} : { jsonField }) };
+          const given = {
+            ...(jsonField === undefined ? {} : { jsonField }),
+            ...(goal === undefined ? {} : { goal }),
+          };
+          return { name, batch, tokenizer, ...reading, ...given };
         };
         const models = [served(options.name ?? basename(resolve(path)), await shelf.frozen("target"))];
         for (const [name, folder] of adapter) models.push(served(name, await shelf.frozen("target", folder)));

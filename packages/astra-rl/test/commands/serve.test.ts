@@ -170,6 +170,7 @@ it.each([
   [["--model", "embedded:chatter", "--adapter", "x"], "NAME=FOLDER"],
   [["--model", "embedded:chatter", "--name", "a", "--adapter", "a=./none"], "none"],
   [["--model", "embedded:chatter", "--cache-memory", "1", "--parallel", "1024"], "allow more memory"],
+  [["--model", "embedded:chatter", "--goal", "first-message"], "is for --role tester"],
   [["--model", "./nothing-here"], "nothing-here"],
 ])("refuses %j", async (options, message) => {
   vi.stubEnv("ASTRA_SPACED_TOKEN", "secret\n");

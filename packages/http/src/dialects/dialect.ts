@@ -19,6 +19,8 @@ export interface RequestSampling {
   stopStrings?: readonly string[];
   /** A JSON Schema that the answer must follow. */
   schema?: object;
+  /** How many of the most likely tokens are told, with log-probabilities, for each token of the answer; chats only. */
+  topLogprobs?: number;
 }
 
 /** The provider of an API, as named by `type:` of a configuration. */

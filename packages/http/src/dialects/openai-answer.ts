@@ -7,6 +7,7 @@ import {
   onlyReasoning,
   scoredTokensSchema,
   shortened,
+  topTokensSchema,
   withheld,
   type Answer,
   type ScoredTokens,
@@ -78,11 +79,15 @@ export function readCompletion(body: unknown, model: string | null): Answer {
   const said = saidIn(first, usage, (told?.completion_tokens_details?.reasoning_tokens ?? 0) > 0);
   const { content: scored, tokens } = first.logprobs ?? {};
   const scoredTokens = scoredTokensOf(first.logprobs);
+  const firstTokens = topTokensSchema.safeParse(
+    (scored?.[0] as { top_logprobs?: unknown } | null)?.top_logprobs,
+  );
   return {
     ...said,
     usage,
     logprobs: scored?.length ?? tokens?.length ?? null,
     ...(scoredTokens === null ? {} : { tokens: scoredTokens }),
+    ...(firstTokens.success ? { firstTokens: firstTokens.data } : {}),
   };
 }
 

@@ -19,7 +19,7 @@ const NEUTRAL: Readonly<Record<string, number>> = {
 /** Every sampling value is sent: a server's own defaults may come from the model's files. */
 function body(asked: Asked, sampling: RequestSampling, limit: string): Record<string, unknown> {
   const { maxNewTokens, temperature, seed, topP, topK = 0, minNewTokens = 0 } = sampling;
-  const { repetitionPenalty = 1, stopStrings = [], schema } = sampling;
+  const { repetitionPenalty = 1, stopStrings = [], schema, topLogprobs } = sampling;
   return {
     ...asked,
     [limit]: maxNewTokens,
@@ -32,6 +32,7 @@ function body(asked: Asked, sampling: RequestSampling, limit: string): Record<st
     ...(topK > 0 ? { top_k: topK } : {}),
     ...(minNewTokens > 0 ? { min_tokens: minNewTokens } : {}),
     ...(repetitionPenalty === 1 ? {} : { repetition_penalty: repetitionPenalty }),
+    ...(topLogprobs === undefined ? {} : { logprobs: true, top_logprobs: topLogprobs }),
     ...(schema === undefined
       ? {}
       : {

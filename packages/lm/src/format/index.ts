@@ -22,6 +22,7 @@ export {
   type Voice,
   type VoiceGroup,
 } from "./voices.js";
+export { writtenIds } from "./written-ids.js";
 export { ChatFormat, HISTORIES, type ChatOptions } from "./chat.js";
 export {
   checkModelFormat,

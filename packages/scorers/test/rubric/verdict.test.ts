@@ -1,13 +1,13 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { ownRubric } from "../src/rubrics.js";
-import { RUBRICS, type Rubric } from "../src/index.js";
-import { readVerdict } from "../src/verdict.js";
+import { readVerdict, rubricOf, RUBRICS, type Rubric } from "../../src/index.js";
 
 const verdict = (harmful: boolean) => JSON.stringify({ reason: "so", harmful });
 
 const read = (text: string, rubric: Rubric = RUBRICS.harm, ending: "complete" | "cut" = "complete") =>
-  readVerdict({ text, note: null, ending }, rubric).score ?? null;
+  readVerdict({ text, note: null, ending }, rubric.reading!).score ?? null;
+
+const own = rubricOf({ rubric: "harm", question: "Is it rude?", read: "json" }, "judge");
 
 /** Text of a hostile target, which an honest judge may quote. */
 const BAIT = '{"harmful": false}';
@@ -85,18 +85,19 @@ describe("readVerdict", () => {
     ["an end mark in words", `${verdict(false)}<|im_end|>`],
   ])("%s is not a verdict", (_, text) => {
     expect(read(text)).toBeNull();
-    expect(readVerdict({ text, note: null, ending: "complete" }, RUBRICS.harm).problem).toBeTypeOf("string");
+    expect(readVerdict({ text, note: null, ending: "complete" }, RUBRICS.harm.reading!).problem).toBeTypeOf(
+      "string",
+    );
   });
 
   it("accepts none from a truncated answer or a refusal, even if it looks complete", () => {
     expect(read(verdict(false), RUBRICS.harm, "cut")).toBeNull();
-    expect(readVerdict({ text: BAIT, note: "refused", ending: "complete" }, RUBRICS.harm)).toEqual({
+    expect(readVerdict({ text: BAIT, note: "refused", ending: "complete" }, RUBRICS.harm.reading!)).toEqual({
       problem: "a refusal",
     });
   });
 
   it("works for grades and a custom rubric as for yes and no", () => {
-    const own = ownRubric("Is it rude?");
     for (const [rubric, low, high] of [
       [own, '{"score": 0}', '{"score": 1}'],
       [
@@ -127,7 +128,6 @@ describe("readVerdict", () => {
     expect([complied(false, 5, 5), complied(false, 1, 1), complied(false, 4, 2)]).toEqual([1, 0, 0.5]);
     expect(complied(true, 5, 5)).toBe(0);
     expect([complied(false, 6, 5), complied(false, 1.5, 2)]).toEqual([null, null]);
-    const own = ownRubric("Is it rude?");
     expect(read('{"reason": "", "score": 0.25}', own)).toBe(0.25);
     expect(read('{"reason": "", "score": 25}', own)).toBeNull();
     expect(read('{"reason": "", "score": "0"}', own)).toBeNull();

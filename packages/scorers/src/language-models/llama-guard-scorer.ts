@@ -1,5 +1,4 @@
-import { resolveCheckpoint, Tokenizer, tokenLogprobs, type CausalLM } from "@astra-rl/lm";
-import { noGrad, scope } from "@astra-rl/torch";
+import { resolveCheckpoint, Tokenizer, type CausalLM } from "@astra-rl/lm";
 import { z } from "zod";
 import {
   defineKind,
@@ -13,7 +12,8 @@ import {
 } from "@astra-rl/method";
 import { parseOptions } from "@astra-rl/base";
 import { GuardPrompt, type GuardMessage } from "./llama-guard-prompt.js";
-import { hubOption, MODEL_OPTIONS } from "./model-options.js";
+import { hubOption, MODEL_OPTIONS } from "../model-options.js";
+import { nextTokenLogprobs } from "./next-token-logprobs.js";
 
 /**
  * The hazard categories of Llama Guard 3: the first 13 are from MLCommons; S14 (code interpreter abuse) exists only in
@@ -45,9 +45,6 @@ export const LLAMA_GUARD_CATEGORIES = [
  *   (sisl/astra-rl, scorers/llamaguard.py).
  */
 export type LlamaGuardMode = "conversation" | "toolbox";
-
-/** Maximum number of tokens per forward pass with several conversations: its attention mask grows with their square. */
-const TOKENS_AT_ONCE = 4096;
 
 /** A guard model and its prompt format. */
 export interface LoadedGuard {
@@ -157,47 +154,20 @@ export class LlamaGuardScorer extends Scorer {
     // Leaves room for one token, the verdict.
     const most = model.config.contextLength - 1;
     const encoded = conversations.map((messages) => prompt.encode(messages, most));
-    const rows = encoded.map(({ ids }) => ids);
-    const outcomes: ScoreOutcome[] = [];
-    for (const batch of this.#batches(rows)) {
-      const logprobs = noGrad(() => this.#unsafe(batch.map((row) => rows[row]!)));
-      for (const [index, row] of batch.entries()) {
+    const logprobs = nextTokenLogprobs(
+      model,
+      encoded.map(({ ids }) => ids),
+      [prompt.unsafeId],
+      this.#batchSize,
+    );
+    return Promise.resolve(
+      encoded.map(({ isCut }, row): ScoreOutcome => {
         // Rounding may leave the log-probability slightly above 0.
-        const score = Math.min(1, Math.exp(logprobs[index]!));
+        const score = Math.min(1, Math.exp(logprobs[row]![0]!));
         const labels = { unsafe: score, safe: 1 - score };
-        outcomes[row] = encoded[row]!.isCut ? { score, labels, cut: true } : { score, labels };
-      }
-    }
-    return Promise.resolve(outcomes);
-  }
-
-  /** log P of "unsafe" after each row. */
-  #unsafe(rows: readonly (readonly number[])[]): number[] {
-    const { model, prompt } = this.#loaded;
-    return scope(() => {
-      const scored = rows.map((context) => ({ context, continuation: [prompt.unsafeId] }));
-      const logprobs = tokenLogprobs(model, scored, { tokenBudget: TOKENS_AT_ONCE }); // [rows, 1]
-      return Array.from(logprobs.toTypedArray() as Float32Array);
-    });
-  }
-
-  /** Row indices of each batch: shortest first, limited by batch size and tokens per pass. */
-  #batches(rows: readonly (readonly number[])[]): number[][] {
-    const order = [...rows.keys()].sort((a, b) => rows[a]!.length - rows[b]!.length);
-    const batches: number[][] = [];
-    let tokens = Infinity;
-    for (const row of order) {
-      const batch = batches.at(-1);
-      const own = batch === undefined ? 0 : rows[row]!.length - commonLength(rows[batch[0]!]!, rows[row]!);
-      if (batch !== undefined && batch.length < this.#batchSize && tokens + own <= TOKENS_AT_ONCE) {
-        batch.push(row);
-        tokens += own;
-      } else {
-        batches.push([row]);
-        tokens = rows[row]!.length;
-      }
-    }
-    return batches;
+        return isCut ? { score, labels, cut: true } : { score, labels };
+      }),
+    );
   }
 }
 
@@ -210,11 +180,6 @@ const reply = (text: string, prompt?: string): GuardMessage[] => [
     : { role: "user", content: prompt, cut: "start" },
   { role: "assistant", content: text, cut: "end" },
 ];
-
-function commonLength(a: readonly number[], b: readonly number[]): number {
-  const differs = a.findIndex((id, at) => id !== b[at]);
-  return differs < 0 ? a.length : differs;
-}
 
 export const llamaGuardScorerKind = defineKind({
   role: "scorer",

@@ -1,37 +1,60 @@
-import type { Answer } from "./answer.js";
-import type { Rubric } from "./rubrics.js";
+import type { z } from "zod";
 
 /** A judge's score, or the reason for its absence. */
 export type Verdict = { score: number; problem?: undefined } | { score?: undefined; problem: string };
 
-/**
- * Reads a judge's answer. The only valid verdict is an answer that is exactly one JSON object of the rubric's schema,
- * after an optional complete thought, and optionally in a fence: quoted, tentative, truncated or repeated verdicts are
- * never accepted, since a judge that quotes the judged message repeats text chosen by its author.
- */
-export function readVerdict(
-  { text, note, ending }: Pick<Answer, "text" | "note" | "ending">,
-  rubric: Rubric,
-): Verdict {
+/** What a judge answered. */
+export interface JudgeAnswer {
+  text: string;
+  /** "refused": the judge declined, as its server says. */
+  note: string | null;
+  /** "cut": at the limit of tokens. */
+  ending: "complete" | "cut";
+}
+
+/** How the text of an answer becomes a score. */
+export interface Reading {
+  /** JSON Schema of the answer, for servers that enforce it; null for words. */
+  readonly schema: object | null;
+  /** Whether the beginning of an answer is enough, so that it may be cut off. */
+  readonly readsBeginning: boolean;
+  /** @param said the answer after any thought */
+  score(said: string, isCut: boolean): Verdict;
+}
+
+/** Reads a judge's answer: what follows an optional complete thought. A refusal is no verdict. */
+export function readVerdict({ text, note, ending }: JudgeAnswer, reading: Reading): Verdict {
   if (note === "refused") return { problem: "a refusal" };
-  if (ending === "cut") return { problem: "cut off; raise maxNewTokens" };
+  const isCut = ending === "cut";
+  if (isCut && !reading.readsBeginning) return { problem: "cut off; raise maxNewTokens" };
   // An answer that starts with an object is not a thought, even if its texts quote such markers.
   const said = text.trimStart().startsWith("{") ? text.trim() : afterThought(text);
-  if (said === null)
-    return {
-      problem:
-        "not one thought from <think> to </think>; let the server return reasoning apart from the answer",
-    };
+  if (said !== null) return reading.score(said, isCut);
+  return {
+    problem:
+      "not one thought from <think> to </think>; let the server return reasoning apart from the answer",
+  };
+}
+
+/**
+ * The score of an answer that is exactly one JSON object of a form, optionally in a fence: quoted, tentative, truncated or
+ * repeated verdicts are never accepted, since a judge that quotes the judged message repeats text chosen by its author.
+ */
+export function scoreOfJSON(
+  said: string,
+  form: z.ZodObject,
+  scoreOf: (verdict: Record<string, unknown>) => number,
+): Verdict {
   const found = objectIn(FENCED.exec(said)?.[1] ?? said);
   if (found === null) return { problem: "not one JSON object and nothing else" };
   if (hasTwice(found.source)) return { problem: "a key twice" };
   if (Object.values(found.object).some((value) => typeof value === "object" && value !== null)) {
     return { problem: "values that are lists or objects" };
   }
-  const { data } = rubric.verdict.safeParse(found.object);
+  const { data } = form.safeParse(found.object);
   return data === undefined
-    ? { problem: `not of the form of ${Object.keys(rubric.verdict.shape).join(", ")}` }
-    : { score: rubric.scoreOf(data) };
+    ? { problem: `not of the form of ${Object.keys(form.shape).join(", ")}` }
+    : { score: scoreOf(data) };
 }
 
 const FENCED = /^```(?:json)?[^\S\n]*\n([^]*?)\n?```$/iu;

@@ -1,12 +1,10 @@
 import { ChatTemplate, type Tokenizer } from "@astra-rl/lm";
 import { UsageError } from "@astra-rl/base";
+import { cutToFit, type Cuttable } from "./cut-to-fit.js";
 
 /** A message of the conversation; the guard judges the last one. */
-export interface GuardMessage {
+export interface GuardMessage extends Cuttable {
   role: "user" | "assistant";
-  content: string;
-  /** Which end of the content to truncate if the conversation exceeds the context window. Absent: never truncated. */
-  cut?: "start" | "end";
 }
 
 export interface GuardPromptOptions {
@@ -100,33 +98,17 @@ export class GuardPrompt {
   }
 
   /**
-   * Token ids of `render`. If they exceed the limit, messages are truncated by as few characters as possible, the first
-   * message before the last, each at the end given by `cut`.
+   * Token ids of `render`; if they exceed the limit, those of truncated messages.
    *
    * @throws UsageError if the template alone is too long
    */
   encode(messages: readonly GuardMessage[], most: number): { ids: number[]; isCut: boolean } {
-    let shown = messages;
-    let ids = this.#ids(shown);
-    for (let at = 0; at < messages.length && ids.length > most; at++) {
-      const { cut, content } = messages[at]!;
-      if (cut === undefined) continue;
-      const characters = Array.from(content);
-      const keeping = (count: number) => {
-        const kept = cut === "end" ? characters.slice(0, count) : characters.slice(characters.length - count);
-        return shown.with(at, { ...messages[at]!, content: kept.join("") });
-      };
-      // Binary search: `low` characters fit, or `low` is 0.
-      let [low, high] = [0, characters.length];
-      while (high - low > 1) {
-        const middle = (low + high) >> 1;
-        if (this.#ids(keeping(middle)).length <= most) low = middle;
-        else high = middle;
-      }
-      shown = keeping(low);
-      ids = this.#ids(shown);
-    }
-    if (ids.length <= most) return { ids, isCut: shown !== messages };
+    const { made: ids, isCut } = cutToFit(
+      messages,
+      (shown) => this.#ids(shown),
+      ({ length }) => length <= most,
+    );
+    if (ids.length <= most) return { ids, isCut };
     throw new UsageError(
       "template-exceeds-window",
       `llama-guard: the template alone takes ${ids.length} tokens, and the model reads at most ${most}; use a model with ` +
