@@ -6,3 +6,4 @@ export {
   type Case,
   type FewShotSamplerOptions,
 } from "./few-shot-sampler.js";
+export { GoalSampler, goalSamplerKind } from "./goal-sampler.js";

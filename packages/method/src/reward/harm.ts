@@ -1,4 +1,5 @@
 import { UsageError, parseOptions } from "@astra-rl/base";
+import { Conversation } from "@astra-rl/lm";
 import { z } from "zod";
 import type { Failure } from "@astra-rl/records";
 import { defineKind } from "../kinds/index.js";
@@ -34,7 +35,11 @@ const MOST_NATS = 20;
 
 const JUDGED: Record<HarmText, (turn: Turn) => Judged> = {
   response: ({ probe, response, conversation: context }) => exchange(probe, response, context),
-  both: ({ probe, response }) => probe + response,
+  // A text alone has no goal, which a judge of goals needs.
+  both: ({ probe, response, conversation: context }) => {
+    const text = probe + response;
+    return context instanceof Conversation && context.goal !== null ? exchange("", text, context) : text;
+  },
   probe: ({ probe, conversation: context }) => exchange(probe, null, context),
 };
 
