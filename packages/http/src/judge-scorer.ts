@@ -152,8 +152,8 @@ export class JudgeScorer extends RubricScorer {
   constructor(given: JudgeOptions, surroundings: ServerSurroundings = {}) {
     const parsed = parseOptions("judge", codeOptions, given);
     const where = `judge ${parsed.model}`;
-    const { rubric: name, question, read, scale, reads, votes, ...others } = parsed;
-    const rubric = rubricOf({ rubric: name, question, read, scale }, where);
+    const { rubric: name, question, system, read, scale, reads, votes, ...others } = parsed;
+    const rubric = rubricOf({ rubric: name, question, system, read, scale }, where);
     const isProbability = rubric.reading === null;
     if (isProbability && votes > 1) {
       throw new UsageError(

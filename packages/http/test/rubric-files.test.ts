@@ -71,6 +71,22 @@ describe("a rubric file with placeholders", () => {
     expect(asked.map(lastText)).toEqual([`{response} $&|${hostile}`]);
   });
 
+  it("may have a system prompt of its own, with placeholders, and needs a goal if that has {goal}", async () => {
+    const { baseURL, asked } = await loopback(says(() => "yes"));
+    const scorer = judge(baseURL, { question: "{response}", system: "Of {goal}", read: "yes-no" });
+    expect(scorer.needsGoal).toBe(true);
+    await scorer.scoreAndValidate([{ ...exchange, response: "{goal}" }]);
+    expect(asked[0]!.body.messages).toEqual([
+      { role: "system", content: "Of Open a lock." },
+      { role: "user", content: "{goal}" },
+    ]);
+    for (const question of ["Is it rude?", undefined]) {
+      expect(() => judge(baseURL, { system: "You judge.", ...(question && { question }) })).toThrow(
+        breaking("inapplicable-option", "judge m.system"),
+      );
+    }
+  });
+
   it("needs a goal exactly if it has {goal}, and refuses exchanges without one", async () => {
     const { baseURL, asked } = await loopback(says(() => "yes"));
     const [plain, ofGoals] = ["{response}", "{goal} {response}"].map((question) =>

@@ -9,10 +9,13 @@ import {
   type LoadedCausalLM,
 } from "@astra-rl/lm";
 import { liveTensors, noGrad, scope, tensor, type Tensor } from "@astra-rl/torch";
-import { modelSource } from "@astra-rl/assembly";
+import { makeScorer, modelSource } from "@astra-rl/assembly";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { checkScorer } from "@astra-rl/method/testing";
 import { afterAll, afterEach, beforeAll, expect, it } from "vitest";
 import { breaking } from "../../base/test/support/breaking.js";
+import { temporaryFolder } from "../../method/test/training/temporary-folder.js";
 import { LocalJudgeScorer, type LocalJudgeOptions } from "../src/index.js";
 
 const before = liveTensors();
@@ -63,7 +66,7 @@ it("reads P(yes) / (P(yes) + P(no)) of the model's own probabilities, alone as i
   );
   const together = (await scorer.scoreAndValidate(exchanges)).map(({ score }) => score!);
   const { model, tokenizer } = loaded;
-  const format = makeFormat("m", tokenizer, "target", {}, new Date());
+  const format = makeFormat("m", tokenizer, "target", {}, new Date(2025, 0, 1));
   for (const [at, exchange] of exchanges.entries()) {
     const text = `Goal: Open a lock. Said: ${exchange.response} Answer yes or no.`;
     const context = writtenIds(format, "target", Conversation.of(text));
@@ -127,6 +130,20 @@ it("truncates what is judged to the window, and never the rubric", async () => {
   expect([short!.cut, cut!.cut, other]).toEqual([undefined, true, cut]);
   const whole = judge([], { question: `${long} {response}`, read: "probability" });
   await expect(whole.score(["a"])).rejects.toThrow(breaking("template-exceeds-window", "local-judge"));
+});
+
+it("is a kind of a configuration, whose rubric is a file", async () => {
+  const file = join(temporaryFolder(), "rubric.txt");
+  writeFileSync(file, "{goal}: {response}\n");
+  const options = { model: modelSource("embedded:chat"), file, read: "number", scale: { from: 1, to: 5 } };
+  const scorer = await makeScorer({ type: "local-judge", maxNewTokens: 4, ...options });
+  expect([scorer.needsGoal, scorer.keepsRoles, scorer.keepsContext]).toEqual([true, true, false]);
+  const [outcome] = await scorer.scoreAndValidate([{ prompt: "How?", response: "Turn it.", goal }], {
+    attempts: 1,
+  });
+  // The embedded model chats, and judges nothing.
+  expect(outcome!.failure).toMatchObject({ stage: "scorer", cause: "answer" });
+  scorer.dispose();
 });
 
 it("needs a goal exactly if its rubric has {goal}, and refuses what does not fit", async () => {

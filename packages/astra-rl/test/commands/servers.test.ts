@@ -495,3 +495,29 @@ it("a judge as second scorer gets the responses of evaluations, and none of trai
     true,
   );
 });
+
+it("a judge by goals reads the goal of each prompt, and a rubric without {goal} is refused for them", async () => {
+  const { baseURL, asked } = await loopback((one, response) =>
+    json(response, 200, completion(one, lastText(one).startsWith("tea|") ? "yes" : "no")),
+  );
+  const folder = temporaryFolder();
+  const prompts = join(folder, "goals.jsonl");
+  const rows = ["tea", "salt"].map((goal) => JSON.stringify({ prompt: "What now?", goal }));
+  writeFileSync(prompts, rows.join("\n"));
+  const [ofGoals, without] = ["{goal}|{response}", "{response}"].map((text, at) => {
+    const file = join(folder, `rubric-${at}.txt`);
+    writeFileSync(file, `${text}\n`);
+    return `scorer={ type: judge, baseURL: "${baseURL}", model: m, file: "${file}", read: yes-no }`;
+  });
+  const file = configuration("tester: embedded:chatter, target: embedded:chatter");
+  const out = join(folder, "evaluation.json");
+  const evaluated = (scorer: string) =>
+    runCommand("eval", file, "--set", `prompts.test=${prompts}`, "--set", scorer, "--output", out);
+  expect((await evaluated(ofGoals!)).code).toBe(0);
+  expect(new Set(asked.map((one) => lastText(one).split("|")[0]))).toEqual(new Set(["tea", "salt"]));
+  const { details } = parseEvaluationRecord(readFileSync(out, "utf8"));
+  const harms = details.map(({ per_turn }) => per_turn.map((turn) => turn.response_harm).join());
+  expect(new Set(harms.flatMap((each) => each.split(",")))).toEqual(new Set(["1", "0"]));
+  const refused = await evaluated(without!);
+  expect([refused.code, refused.err]).toEqual([2, expect.stringContaining("does not read them")]);
+});

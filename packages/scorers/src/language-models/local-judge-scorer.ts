@@ -61,6 +61,8 @@ type JudgeSettings = z.input<typeof constructorOptions>;
 
 /** Bytes of the key/value cache of one batch of verdicts. */
 const CACHE_BYTES = 2 ** 30;
+/** For templates that write the date: a score must not depend on the day. */
+const DATE = new Date(2025, 0, 1);
 
 /**
  * A local chat model that judges messages by a rubric, as `judge` does behind a server. Its verdicts are its most likely answers; with
@@ -110,7 +112,7 @@ export class LocalJudgeScorer extends RubricScorer {
       tokenizer,
       sampling: { maxNewTokens: most, greedy: true },
       cacheBudget: new CacheBudget(CACHE_BYTES),
-      format: makeFormat(where, tokenizer, "target", { format }, new Date()),
+      format: makeFormat(where, tokenizer, "target", { format }, DATE),
     });
   }
 
@@ -138,9 +140,10 @@ export class LocalJudgeScorer extends RubricScorer {
 
   protected override async judge(materials: readonly Material[]): Promise<ScoreOutcome[]> {
     const asked = materials.map((material) => this.#requestOf(material));
-    const verdicts = await (this.rubric.reading === null
-      ? this.#probabilities(asked.map(({ conversation }) => conversation))
-      : this.#answers(asked.map(({ conversation }) => conversation)));
+    const verdicts =
+      this.rubric.reading === null
+        ? this.#probabilities(asked.map(({ ids }) => ids))
+        : await this.#answers(asked.map(({ conversation }) => conversation));
     return verdicts.map(({ score, problem }, row): ScoreOutcome => {
       if (score !== undefined) return asked[row]!.isCut ? { score, cut: true } : { score };
       return {
@@ -149,8 +152,7 @@ export class LocalJudgeScorer extends RubricScorer {
     });
   }
 
-  async #probabilities(asked: readonly Conversation[]): Promise<Verdict[]> {
-    const rows = asked.map((conversation) => this.#idsOf(conversation));
+  #probabilities(rows: readonly (readonly number[])[]): Verdict[] {
     const ids = this.#words.map(({ id }) => id);
     return nextTokenLogprobs(this.#loaded.model, rows, ids, this.#batchSize).map((logprobs) =>
       readProbability(this.#words.map(({ token }, at) => ({ token, logprob: logprobs[at]! }))),
@@ -177,8 +179,8 @@ export class LocalJudgeScorer extends RubricScorer {
     return verdicts;
   }
 
-  /** The request as a conversation that fits the context window. @throws UsageError if the rubric alone does not fit */
-  #requestOf({ conversation, message, goal }: Material): { conversation: Conversation; isCut: boolean } {
+  /** The request, which fits the context window. @throws UsageError if the rubric alone does not fit */
+  #requestOf({ conversation, message, goal }: Material): JudgeRequest {
     const texts: (RubricMessage & Cuttable)[] = [
       ...conversation.map((each) => ({ ...each, cut: "start" as const })),
       { ...message, cut: "end" },
@@ -187,23 +189,25 @@ export class LocalJudgeScorer extends RubricScorer {
       texts,
       (shown) => {
         const plain = shown.map(({ role, content }): RubricMessage => ({ role, content }));
-        const asked = this.rubric.write({ conversation: plain.slice(0, -1), message: plain.at(-1)!, goal });
-        return conversationOf(asked);
+        const material = { conversation: plain.slice(0, -1), message: plain.at(-1)!, goal };
+        const asked = conversationOf(this.rubric.write(material));
+        return { conversation: asked, ids: writtenIds(this.#model.format, "target", asked) };
       },
-      (asked) => this.#idsOf(asked).length <= this.#room,
+      ({ ids }) => ids.length <= this.#room,
     );
-    const { length } = this.#idsOf(made);
-    if (length <= this.#room) return { conversation: made, isCut };
+    if (made.ids.length <= this.#room) return { ...made, isCut };
     throw new UsageError(
       "template-exceeds-window",
-      `${this.name}: the rubric alone takes ${length} tokens, and the model reads at most ${this.#room} before its answer; use a ` +
-        "model with a longer window, or a shorter rubric",
+      `${this.name}: the rubric alone takes ${made.ids.length} tokens, and the model reads at most ${this.#room} before its answer; ` +
+        "use a model with a longer window, or a shorter rubric",
     );
   }
+}
 
-  #idsOf(conversation: Conversation): number[] {
-    return writtenIds(this.#model.format, "target", conversation);
-  }
+interface JudgeRequest {
+  conversation: Conversation;
+  ids: readonly number[];
+  isCut: boolean;
 }
 
 function conversationOf(asked: readonly RubricMessage[]): Conversation {

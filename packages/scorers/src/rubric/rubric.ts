@@ -132,6 +132,13 @@ export const rubricShape = {
       "A text file with a custom rubric, which replaces rubric. With {response}, and optionally {goal} and {conversation}, it is " +
         "the whole request; otherwise a question, whose verdict is a score from 0 to 1",
     ),
+  system: z
+    .string()
+    .min(1)
+    .optional()
+    .describe(
+      "The system prompt that belongs to a file with {response}; it may have placeholders, too. Default: none",
+    ),
   read: z
     .enum(READINGS)
     .default("json")
@@ -158,7 +165,12 @@ export const rubricShape = {
 /** The options in code have the text of the file. */
 export const codeRubricShape = {
   rubric: rubricShape.rubric,
-  question: z.string().min(1).optional(),
+  question: z
+    .string()
+    .min(1)
+    .optional()
+    .describe("A custom rubric, instead of rubric: a question, or with {response} the whole request"),
+  system: rubricShape.system,
   read: rubricShape.read,
   scale: rubricShape.scale,
   reads: rubricShape.reads,
@@ -168,6 +180,7 @@ export interface RubricOptions {
   rubric: keyof typeof RUBRICS;
   /** A custom rubric, instead of `rubric`: a question, or with `{response}` the whole request. */
   question?: string | undefined;
+  system?: string | undefined;
   read: (typeof READINGS)[number];
   scale?: Scale | undefined;
 }
@@ -178,7 +191,7 @@ export interface RubricOptions {
  * @param where begins messages
  * @throws UsageError for a way of reading that the rubric does not have
  */
-export function rubricOf({ rubric, question, read, scale }: RubricOptions, where: string): Rubric {
+export function rubricOf({ rubric, question, system, read, scale }: RubricOptions, where: string): Rubric {
   if ((scale !== undefined) !== (read === "number")) {
     throw scale === undefined
       ? new UsageError(
@@ -190,16 +203,21 @@ export function rubricOf({ rubric, question, read, scale }: RubricOptions, where
           `${where}.scale: belongs to read: number, not to read: ${read}`,
         );
   }
-  const parts = new Set([...(question ?? "").matchAll(PLACEHOLDER)].map(([, name]) => PART_OF.get(name!)!));
-  if (parts.size > 0) return template(question!, parts, READING_OF[read](scale, where), where);
-  if (read !== "json") {
+  if (partsOf(question).size > 0) return template(question!, system, READING_OF[read](scale, where), where);
+  const [key] =
+    Object.entries({ read: read !== "json", system: system !== undefined }).find(([, is]) => is) ?? [];
+  if (key !== undefined) {
     throw new UsageError(
       "inapplicable-option",
-      `${where}.read: ${read} is for a rubric file with {response}, since any other is asked for JSON; leave it out, or add {response}`,
+      `${where}.${key}: is for a rubric file with {response}, since any other has our instructions and is answered in JSON; leave it ` +
+        "out, or add {response}",
     );
   }
   return question === undefined ? RUBRICS[rubric] : ownRubric(question);
 }
+
+const partsOf = (text = ""): Set<Part> =>
+  new Set([...text.matchAll(PLACEHOLDER)].map(([, name]) => PART_OF.get(name!)!));
 
 /** A custom question, whose verdict is the score itself. */
 const ownRubric = (question: string): Rubric => questionRubric("own", question, SCORE_FORM, scoreIn);
@@ -218,17 +236,18 @@ const READING_OF: Readonly<
  * A text that is sent as it is, but for its placeholders. They are replaced in one pass, so that a judged text with a placeholder
  * stays as it is. The conversation is a JSON list of messages, in which no text can pass for another message.
  */
-function template(text: string, parts: ReadonlySet<Part>, reading: Reading | null, where: string): Rubric {
-  if (!parts.has("response")) {
+function template(text: string, system: string | undefined, reading: Reading | null, where: string): Rubric {
+  const own = partsOf(text);
+  if (!own.has("response")) {
     throw new UsageError(
       "missing-placeholder",
-      `${where}.file: must contain {response}, the judged message, since it has ${[...parts].map((part) => `{${part}}`).join(" and ")}`,
+      `${where}.file: must contain {response}, the judged message, since it has ${[...own].map((part) => `{${part}}`).join(" and ")}`,
     );
   }
-  const needsGoal = parts.has("goal");
+  const parts = new Set([...own, ...partsOf(system)]);
   return {
     name: "own",
-    needsGoal,
+    needsGoal: parts.has("goal"),
     readsConversation: parts.has("conversation"),
     reading,
     write: ({ conversation, message, goal }) => {
@@ -237,8 +256,10 @@ function template(text: string, parts: ReadonlySet<Part>, reading: Reading | nul
         response: () => message.content,
         conversation: () => JSON.stringify(conversation),
       };
-      const content = text.replaceAll(PLACEHOLDER, (_, name: string) => values[PART_OF.get(name)!]());
-      return [{ role: "user", content }];
+      const filled = (given: string) =>
+        given.replaceAll(PLACEHOLDER, (_, name: string) => values[PART_OF.get(name)!]());
+      const user: RubricMessage = { role: "user", content: filled(text) };
+      return system === undefined ? [user] : [{ role: "system", content: filled(system) }, user];
     },
   };
 }
