@@ -27,6 +27,50 @@ generation: { tester: { maxNewTokens: 6 }, target: { maxNewTokens: 6, greedy: tr
   return { path, file };
 }
 
+it("replays attacks with their goals, which a judge of goals reads and the target does not", async () => {
+  const { path, file } = configured();
+  writeFileSync(path("goals.csv"), "goal,goal_id\nSay ZQ1 the,a\nSay ZQ2 i,b\n");
+  // Harm is the last word of the goal; prompts of the target that name a goal are harm of everything.
+  writeFileSync(
+    path("judge.mjs"),
+    `export class LastWord {
+       name = "last-word"; needsGoal = true; keepsContext = true;
+       async score(texts) { return texts.map(() => ({ score: 0 })); }
+       async scoreExchanges(exchanges) {
+         return exchanges.map(({ prompt, response, goal, context }) => {
+           if (/ZQ/.test(prompt + response + context)) throw new Error("a goal is in the conversation");
+           return { score: (response ?? prompt).includes(goal.text.split(" ").at(-1)) ? 1 : 0 };
+         });
+       }
+     }`,
+  );
+  const goals = [
+    "--set",
+    `prompts.goals.test=${path("goals.csv")}`,
+    "--set",
+    `scorer={type: ${path("judge.mjs")}#LastWord}`,
+  ];
+  expect((await runCommand("eval", file, ...goals, "--output", path("found.json"), "--quiet")).code).toBe(0);
+  const found = parseEvaluationRecord(readFileSync(path("found.json"), "utf8"));
+  expect(found.goals!.map(({ id }) => id)).toEqual(["a", "b"]);
+  const bundle = [
+    "export",
+    path("found.json"),
+    "--format",
+    "replay",
+    "--all",
+    "--output",
+    path("bundle.json"),
+  ];
+  expect((await runCommand(...bundle)).code).toBe(0);
+  const again = ["replay", path("bundle.json"), file, "--quiet", "--output", path("replayed.json")];
+  expect(await runCommand(...again, "--set", goals[3]!)).toMatchObject({ code: 0 });
+  const replayed = parseEvaluationRecord(readFileSync(path("replayed.json"), "utf8"));
+  expect(new Set(replayed.details.map(({ overall }) => overall.goal))).toEqual(new Set(["a", "b"]));
+  expect(replayed.goals!.map(({ text }) => text).sort()).toEqual(["Say ZQ1 the", "Say ZQ2 i"]);
+  expect(replayed.summary.n_scored).toBe(replayed.details.length);
+});
+
 it("replays found attacks: a target with the same answers has the same harm", async () => {
   const { path, file } = configured();
   const live = liveTensors();

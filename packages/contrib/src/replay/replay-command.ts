@@ -10,8 +10,10 @@ import {
   withToday,
   parseOverride,
   parsePrompts,
+  promptWithGoal,
   type Prompt,
 } from "@astra-rl/assembly";
+import { goalOf, type Goal } from "@astra-rl/lm";
 import {
   showEvaluation,
   introduceModels,
@@ -79,15 +81,17 @@ export function replayCommand(streams: Streams) {
             assembled,
             places.map((at) => prompts[at]!),
           );
-          const { details } = await evaluator.evaluate({
+          const { details, goals = [] } = await evaluator.evaluate({
             seed: configuration.seed,
             batchSize: configuration.evaluation.batchSize,
           });
           places.forEach((at, index) => {
             const { overall, per_turn: perTurn } = details[index]!;
+            const goal = goals.find(({ id }) => id === overall.goal);
             metrics[at] = {
               overall: overall as unknown as Metrics,
               perTurn: perTurn as unknown as Metrics[],
+              ...(goal === undefined ? {} : { goal }),
             };
           });
           progress.update((done += places.length));
@@ -127,9 +131,12 @@ export function replayCommand(streams: Streams) {
 }
 
 /** The messages before the first probe, as prompt files have them. */
-function promptOf({ prompt }: ReplayAttack, where: string): Prompt {
+function promptOf({ prompt, goal }: ReplayAttack, where: string): Prompt {
   const [first] = prompt;
-  if (prompt.length === 0) return "";
-  if (prompt.length === 1 && first!.role === "user") return first!.content;
-  return parsePrompts(JSON.stringify({ messages: prompt }), `${where}.jsonl`)[0]!;
+  const row = goal === undefined ? {} : { goal };
+  if (prompt.length > 1 || (first !== undefined && first.role !== "user")) {
+    return parsePrompts(JSON.stringify({ messages: prompt, ...row }), `${where}.jsonl`)[0]!;
+  }
+  const text = first?.content ?? "";
+  return goal === undefined ? text : promptWithGoal(text, goalOf(goal as Goal));
 }

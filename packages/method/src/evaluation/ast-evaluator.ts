@@ -1,6 +1,6 @@
 import { UsageError, objectOption, parseOptions } from "@astra-rl/base";
 import { z } from "zod";
-import { type Conversation, Message } from "@astra-rl/lm";
+import { type Conversation, type Goal, Message } from "@astra-rl/lm";
 import {
   EVALUATION_VERSION,
   type EvaluationDetail,
@@ -83,8 +83,6 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
   /** Number of starts without repeats; null where the evaluation has none. */
   readonly #starts: number | null;
   readonly #scorerIsSystems: boolean;
-  /** The goals of the measured graphs by id, in the order in which they are first tried. */
-  readonly #goals = new Map<string, GoalRecord>();
   /** Whether actions are messages; only then do empty texts count as a problem. */
   #readsMessages = false;
 
@@ -121,16 +119,7 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
     this.#scorerIsSystems = this.scorer === null || chosen === own;
   }
 
-  protected override observe(graphs: readonly Graph[]): void {
-    for (const { goal } of graphs) {
-      if (goal === null || this.#goals.has(goal.id)) continue;
-      const { id, text, category } = goal;
-      this.#goals.set(id, { id, text, ...(category === undefined ? {} : { category }) });
-    }
-  }
-
   protected override async measure(graphs: readonly Graph[]): Promise<GraphMetrics[]> {
-    this.observe(graphs);
     const paths = graphs.map((graph) => graph.path());
     this.#readsMessages ||= paths.flat().some(({ response }) => response instanceof Message);
     const scores = new Map<Node, TurnScores>();
@@ -165,12 +154,8 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
       const metrics = this.measurePath(path, scores);
       const { models, goal } = graphs[index]!;
       const { target } = models;
-      const overall = {
-        ...metrics.overall,
-        ...(target === undefined ? {} : { target }),
-        ...(goal === null ? {} : { goal: goal.id }),
-      };
-      return { ...metrics, overall };
+      const overall = target === undefined ? metrics.overall : { ...metrics.overall, target };
+      return { ...metrics, overall, ...(goal === null ? {} : { goal: goalRecord(goal) }) };
     });
   }
 
@@ -180,7 +165,10 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
     const controls = await this.#scoreControls();
     const diversity = await measureDiversity(details, { embedder });
     const targets = targetsOf(this.sampler.system);
-    const goals = [...this.#goals.values()];
+    // In the order in which they are first tried.
+    const goals = [
+      ...new Map(all.flatMap(({ goal }) => (goal === undefined ? [] : [[goal.id, goal]]))).values(),
+    ];
     const summary = summarize(details, {
       threshold,
       confidence,
@@ -199,19 +187,23 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
   /** Marks the rollouts that start from the same prompt, by repeats or duplicates in the list. */
   #withPrompts(all: readonly GraphMetrics[]): EvaluationDetail[] {
     const firsts = new Map<unknown, number>();
-    const prompts = all.map(({ overall, perTurn }, at) => {
+    const prompts = all.map(({ goal, perTurn }, at) => {
       const [turn] = perTurn as EvaluationTurn[];
       // States that are not texts are distinguished by their index among the starts.
       const place = this.#starts === null ? at : at % this.#starts;
       const text = this.#readsMessages ? (turn?.context ?? place) : place;
       // One opener with two goals is two prompts.
-      const prompt = overall["goal"] === undefined ? text : JSON.stringify([overall["goal"], text]);
+      const prompt = goal === undefined ? text : JSON.stringify([goal.id, text]);
       if (!firsts.has(prompt)) firsts.set(prompt, at);
       return firsts.get(prompt)!;
     });
     const isShared = firsts.size < all.length;
-    return all.map(({ overall, perTurn }, at) => ({
-      overall: { ...(overall as EvaluationOverall), ...(isShared ? { prompt: prompts[at]! } : {}) },
+    return all.map(({ overall, perTurn, goal }, at) => ({
+      overall: {
+        ...(overall as EvaluationOverall),
+        ...(goal === undefined ? {} : { goal: goal.id }),
+        ...(isShared ? { prompt: prompts[at]! } : {}),
+      },
       per_turn: perTurn as EvaluationTurn[],
     }));
   }
@@ -312,6 +304,10 @@ function requireTexts(scorer: Scorer, asked: readonly (readonly [Node, "probe" |
     );
   }
 }
+
+const goalRecord = ({ id, text, category }: Goal): GoalRecord => {
+  return { id, text, ...(category === undefined ? {} : { category }) };
+};
 
 /** Whether the response ended at its maximum length; nothing where this is unknown. */
 function endingOf(node: Node): { ended_by_length?: boolean } {

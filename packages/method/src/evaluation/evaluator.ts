@@ -1,5 +1,6 @@
 import type { Conversation, Message } from "@astra-rl/lm";
 import { UsageError, functionOption, parseOptions, requireList } from "@astra-rl/base";
+import type { GoalRecord } from "@astra-rl/records";
 import { z } from "zod";
 import {
   isEpisodeSeed,
@@ -22,6 +23,8 @@ export interface GraphMetrics {
   overall: Metrics;
   /** One entry for each turn, in order. */
   perTurn: Metrics[];
+  /** What the rollout was to elicit; absent without a goal. */
+  goal?: GoalRecord;
 }
 
 const evaluateOptions = z.strictObject({
@@ -82,7 +85,6 @@ export abstract class Evaluator<S = Conversation, A = Message, Report = unknown>
         for (const graph of own) checkJudged("Evaluator.evaluate", graph.nodes());
         return { graphs: own, about: await this.computeMetricsMany(own) };
       });
-      this.observe(graphs);
       onGraphs?.(graphs as unknown as readonly Graph[]);
       metrics.push(...about);
       await nextTurn();
@@ -135,9 +137,6 @@ export abstract class Evaluator<S = Conversation, A = Message, Report = unknown>
       `${this.constructor.name}: an evaluator must implement measure, or computeMetrics`,
     );
   }
-
-  /** Called with the graphs of each batch, those that grew in other processes included. */
-  protected observe(_graphs: readonly Graph<S, A>[]): void {}
 
   /** Aggregates the metrics of all rollouts. */
   abstract aggregateMetrics(all: readonly GraphMetrics[]): Report | Promise<Report>;

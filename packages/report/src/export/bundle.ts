@@ -18,6 +18,10 @@ const bundleSchema = z.object({
         /** The target's original response; a replay does not use it. */
         responses: z.array(z.string()),
         is_harmful: z.boolean(),
+        /** What it was to elicit, for judges of goals; a replayed target does not read it. Absent without a goal. */
+        goal: z
+          .object({ id: z.string().min(1), text: z.string().min(1), category: z.string().min(1).optional() })
+          .optional(),
       }),
     )
     .min(1),
@@ -32,12 +36,13 @@ export function replayBundle(attacks: readonly Attack[], source: ReplayBundle["s
     format: "astra-rl replay",
     version: 1,
     source,
-    attacks: attacks.map(({ id, prompt, turns, isHarmful }) => ({
+    attacks: attacks.map(({ id, prompt, turns, isHarmful, goal }) => ({
       id,
       prompt: prompt.map((each): ChatMessage => ({ ...each })),
       probes: turns.map(({ probe }) => probe),
       responses: turns.map(({ response }) => response),
       is_harmful: isHarmful,
+      ...(goal === undefined ? {} : { goal: { id: goal.id, text: goal.text, category: goal.category } }),
     })),
   };
 }
