@@ -165,6 +165,10 @@ export async function evaluateSystem(
     parts,
   });
   requireGoalsRead(prompts, evaluator, `prompts.${split}`);
+  const { secondScorer } = evaluator as Partial<typeof evaluator>;
+  // A second scorer may judge something else than the goal, but not by goals that there are not.
+  if (secondScorer?.needsGoal === true)
+    requireGoalsRead(prompts, { scorer: secondScorer }, `prompts.${split}`);
   const total = Math.min(wanted ?? Infinity, repeats * prompts.length);
   onProgress?.(0, total);
   const report: unknown = await withMemoryAdvice("evaluation", () =>

@@ -110,6 +110,13 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
     const { scorer: own, embedder: systems } = sampler.system as { scorer?: unknown; embedder?: unknown };
     const chosen = scorer ?? own;
     this.scorer = chosen instanceof Scorer && !(chosen instanceof NoScorer) ? chosen : null;
+    if (this.scorer?.needsGoal === true && controls.length > 0) {
+      throw new UsageError(
+        "inapplicable-option",
+        `evaluation.controls: the scorer ${this.scorer.name} judges by goals, which controls do not have; leave it out (checkGoals of ` +
+          "astra-rl/testing tries such a scorer)",
+      );
+    }
     this.#controls = controls;
     this.#trainingPrompts = new Set(parsed.trainingPrompts);
     this.secondScorer = secondScorer;

@@ -3,6 +3,7 @@ import { describe, expect, it } from "vitest";
 import { Conversation, goalOf, Message, type Goal } from "@astra-rl/lm";
 import { parseGraphRecord } from "@astra-rl/records";
 import { goldenFolder } from "../../../lm/test/golden/gpt2.js";
+import { breaking } from "../../../base/test/support/breaking.js";
 import { rounds } from "../../../../scripts/rounds.js";
 import { ASTEvaluator } from "../../src/evaluation/index.js";
 import type { GenerateOptions, Model } from "../../src/models/index.js";
@@ -202,6 +203,8 @@ describe("a goal", () => {
       expect(summary.n_prompts).toBe(2);
       expect(details.map(({ per_turn }) => per_turn[0]!.response_harm)).toEqual([0.1, 0.9, 0.1, 0.9]);
       expect(summary.success_rate).toBe(0.5);
+      const controlled = () => new ASTEvaluator(sampler, prompts, { controls: ["x"] });
+      expect(controlled).toThrow(breaking("inapplicable-option", "evaluation.controls"));
     } finally {
       system.dispose();
     }
