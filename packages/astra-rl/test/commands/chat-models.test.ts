@@ -39,7 +39,7 @@ sampler: {width: 2, depth: 3}
 generation:
   tester: {maxNewTokens: 6}
   target: {maxNewTokens: 6}
-training: {trainingSteps: 4, numEpisodesPerExperience: 2, evaluateEvery: 2, batchSize: 4, checkpointEvery: 1, learningRate: 1e-3}
+training: {trainingSteps: 4, schedule: constant, numEpisodesPerExperience: 2, evaluateEvery: 2, batchSize: 4, checkpointEvery: 1, learningRate: 1e-3}
 ${more}`,
   );
   return path("run.yaml");

@@ -32,7 +32,7 @@ system: { type: ./letters.ts#Letters, start: y }
 scorer: { type: ./judge.js#vowels }
 prompts: { train: ./prompts.txt, dev: ./prompts.txt, test: ./prompts.txt }
 sampler: { width: 3, depth: 2 }
-training: { trainingSteps: 2, learningRate: 0.1, evaluateEvery: 1 }
+training: { trainingSteps: 2, schedule: constant, learningRate: 0.1, evaluateEvery: 1 }
 `;
 
 function environment(yaml = YAML): { folder: string; file: string } {

@@ -53,7 +53,7 @@ prompts: { train: ./prompts.txt, dev: ./prompts.txt, test: ./prompts.txt }
 sampler: { width: 2, depth: 2 }
 scorer: { type: keyword, entries: [{ term: fool, weight: 0.5 }] }
 generation: { tester: { maxNewTokens: 4 }, target: { maxNewTokens: 4 } }
-training: { trainingSteps: 1, evaluateEvery: 1, numEpisodesPerExperience: 2, checkpointEvery: 1 }
+training: { trainingSteps: 1, schedule: constant, evaluateEvery: 1, numEpisodesPerExperience: 2, checkpointEvery: 1 }
 `;
 
 function configuration(models: string): { folder: string; file: string } {

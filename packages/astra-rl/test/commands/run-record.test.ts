@@ -25,7 +25,7 @@ prompts: {train: lists/prompts.json, dev: lists/prompts.json}
 scorer: {type: keyword, file: lists/words.json}
 sampler: {width: 2, depth: 1}
 generation: {tester: {maxNewTokens: 3}, target: {maxNewTokens: 3}}
-training: {trainingSteps: 1, evaluateEvery: 0, batchSize: 2}
+training: {trainingSteps: 1, schedule: constant, evaluateEvery: 0, batchSize: 2}
 `,
   );
   return path("run.yaml");

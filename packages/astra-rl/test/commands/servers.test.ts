@@ -23,7 +23,10 @@ afterEach(() => {
   for (const name of Object.keys(SECRETS)) delete process.env[name];
 });
 
-function configuration(models: string, training = "trainingSteps: 2, checkpointEvery: 1"): string {
+function configuration(
+  models: string,
+  training = "trainingSteps: 2, schedule: constant, checkpointEvery: 1",
+): string {
   const folder = temporaryFolder();
   writeFileSync(join(folder, "prompts.txt"), "Hello. \nIt rained. \nWhat now? \n");
   const file = join(folder, "run.yaml");
@@ -283,7 +286,7 @@ it("a used-up budget stops the run cleanly, which resumes with a higher one", as
   const { baseURL, calls } = await loopback(rude);
   const file = configuration(
     local(baseURL, ", budget: { calls: 25 }"),
-    "trainingSteps: 3, checkpointEvery: 1",
+    "trainingSteps: 3, schedule: constant, checkpointEvery: 1",
   );
   const run = join(temporaryFolder(), "run");
   const stopped = await runCommand("train", file, "--run-dir", run);

@@ -25,7 +25,7 @@ sampler: {type: archive, width: 2, depth: 2, replay: 0.5, capacity: 3, stopAt: {
 generation:
   tester: {maxNewTokens: 4}
   target: {maxNewTokens: 4}
-training: {trainingSteps: 6, numEpisodesPerExperience: 2, learningRate: 1e-3, evaluateEvery: 3, batchSize: 2, checkpointEvery: 1, keepTokens: true}
+training: {trainingSteps: 6, schedule: constant, numEpisodesPerExperience: 2, learningRate: 1e-3, evaluateEvery: 3, batchSize: 2, checkpointEvery: 1, keepTokens: true}
 logging: [{type: jsonl, file: steps.jsonl}]
 ${text}`,
   );

@@ -11,7 +11,13 @@ const SETTINGS = {
   scorer: { type: "keyword", entries: [{ pattern: "[a-m]", weight: 0.6 }] },
   sampler: { width: 2, depth: 1 },
   generation: { tester: { maxNewTokens: 3 }, target: { maxNewTokens: 3 } },
-  training: { trainingSteps: 2, numEpisodesPerExperience: 2, evaluateEvery: 0, learningRate: 1e-3 },
+  training: {
+    trainingSteps: 2,
+    schedule: "constant",
+    numEpisodesPerExperience: 2,
+    evaluateEvery: 0,
+    learningRate: 1e-3,
+  },
 };
 const PROMPTS = ["Hello.", "The lamp is warm."];
 

@@ -31,7 +31,7 @@ function configured(algorithm: string): string {
     newTokens: 8,
     seed: seedOfDistinctPrompts(6, prompts.length),
     training:
-      "{ trainingSteps: 6, evaluateEvery: 3, evaluationRollouts: 5, checkpointEvery: 1, numEpisodesPerExperience: 6, " +
+      "{ trainingSteps: 6, schedule: constant, evaluateEvery: 3, evaluationRollouts: 5, checkpointEvery: 1, numEpisodesPerExperience: 6, " +
       "batchSize: 4, gradientAccumulationSteps: 16, learningRate: 1e-4 }",
   }).file;
 }

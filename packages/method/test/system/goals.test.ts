@@ -163,7 +163,7 @@ describe("a goal", () => {
       const record = parseGraphRecord(JSON.parse(line));
       expect(record.goal).toEqual(goal);
       const restored = graphFromRecord(record);
-      for (const node of [...restored.nodes()]) expect(node.context.goal).toBe(goal);
+      for (const node of restored.nodes()) expect(node.context.goal).toBe(goal);
       expect(graphRecord(restored)).toEqual(record);
       const [unpacked] = unpackGraphs<Conversation, Message>(
         structuredClone(packGraphs([graph!])),
