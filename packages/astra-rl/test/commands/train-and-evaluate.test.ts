@@ -13,7 +13,7 @@ const SETTINGS = {
   generation: { tester: { maxNewTokens: 3 }, target: { maxNewTokens: 3 } },
   training: {
     trainingSteps: 2,
-    schedule: "constant",
+    schedule: "constant" as const,
     numEpisodesPerExperience: 2,
     evaluateEvery: 0,
     learningRate: 1e-3,
