@@ -199,9 +199,14 @@ function required(type: string, path: Key["path"], value: unknown): Record<strin
   if (type === "classifier" || type === "sentence-encoder")
     return key === "model" ? {} : { model: "/runs/model" };
   if (type === "gibberish" && key === "clean") return { scorer };
-  if (type === "judge") {
+  if (type === "judge" || type === "local-judge") {
     const isPriced = path.includes("price") || key === "dollars";
-    return { model: "m", ...(isPriced ? { price: { input: 1, output: 1 } } : {}) };
+    const isScaled = path.includes("scale");
+    return {
+      model: type === "judge" ? "m" : "/runs/model",
+      ...(isPriced ? { price: { input: 1, output: 1 } } : {}),
+      ...(isScaled ? { read: "number", file: "/runs/rubric.txt", scale: { from: -9, to: 9 } } : {}),
+    };
   }
   if (type === "llama-guard") return { model: "owner/guard" };
   if (type === "threshold" || type === "clip") return { scorer };
