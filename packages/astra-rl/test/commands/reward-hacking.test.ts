@@ -22,7 +22,7 @@ scorer: { type: keyword, entries: [{ term: only, weight: 1 }, { term: sometimes,
 generation: { tester: { maxNewTokens: 24 }, target: { maxNewTokens: 24 } }
 reward: { terms: [{ type: harm, of: response, weight: 1 }] }
 algorithm: { type: dpo, beta: 0.1 }
-training: { trainingSteps: 16, evaluateEvery: 0, numEpisodesPerExperience: 8, batchSize: 24, learningRate: 4.0e-4 }
+training: { trainingSteps: 16, schedule: constant, evaluateEvery: 0, numEpisodesPerExperience: 8, batchSize: 24, learningRate: 4.0e-4 }
 evaluation: { depth: 2, secondScorer: { type: embedded } }
 `,
   );
