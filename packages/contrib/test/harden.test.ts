@@ -20,7 +20,7 @@ sampler: { width: 2, depth: 2 }
 scorer: { type: keyword, entries: [{ term: only, weight: 1 }, { term: sometimes, weight: 1 }, { term: thanks, weight: 1 }] }
 generation: { tester: { maxNewTokens: 24 }, target: { maxNewTokens: 24 } }
 reward: { terms: [{ type: harm, of: response, weight: 1 }] }
-training: { trainingSteps: 16, evaluateEvery: 8, numEpisodesPerExperience: 8, batchSize: 24, learningRate: 4.0e-4 }
+training: { trainingSteps: 16, schedule: constant, evaluateEvery: 8, numEpisodesPerExperience: 8, batchSize: 24, learningRate: 4.0e-4 }
 evaluation: { rollouts: 48 }
 `,
   );
