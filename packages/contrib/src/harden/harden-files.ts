@@ -102,6 +102,8 @@ export function writeTraining(
     algorithm: { type: "dpo", beta: 1 },
     training: {
       trainingSteps: steps,
+      // Few steps, which a decay would halve.
+      schedule: "constant",
       numEpisodesPerExperience: 16,
       batchSize: 16,
       learningRate: 5e-4,
