@@ -29,7 +29,7 @@ generation: { tester: { maxNewTokens: 6 }, target: { maxNewTokens: 6, greedy: tr
 
 it("replays attacks with their goals, which a judge of goals reads and the target does not", async () => {
   const { path, file } = configured();
-  writeFileSync(path("goals.csv"), "goal,goal_id\nSay ZQ1 the,a\nSay ZQ2 i,b\n");
+  writeFileSync(path("goals.csv"), "goal,goal_id,goal_context\nSay ZQ1 the,a,ZQ page\nSay ZQ2 i,b,\n");
   // Harm is the last word of the goal; prompts of the target that name a goal are harm of everything.
   writeFileSync(
     path("judge.mjs"),
@@ -67,7 +67,9 @@ it("replays attacks with their goals, which a judge of goals reads and the targe
   expect(await runCommand(...again, "--set", goals[3]!)).toMatchObject({ code: 0 });
   const replayed = parseEvaluationRecord(readFileSync(path("replayed.json"), "utf8"));
   expect(new Set(replayed.details.map(({ overall }) => overall.goal))).toEqual(new Set(["a", "b"]));
-  expect(replayed.goals!.map(({ text }) => text).sort()).toEqual(["Say ZQ1 the", "Say ZQ2 i"]);
+  const byId = (goals: typeof found.goals) => new Map(goals!.map((goal) => [goal.id, goal]));
+  expect(byId(replayed.goals)).toEqual(byId(found.goals));
+  expect(byId(found.goals).get("a")).toEqual({ id: "a", text: "Say ZQ1 the", context: "ZQ page" });
   expect(replayed.summary.n_scored).toBe(replayed.details.length);
 });
 

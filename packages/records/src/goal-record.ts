@@ -2,16 +2,18 @@ import { z } from "zod";
 import { interval } from "./interval-record.js";
 
 /** A behaviour that the tester is asked to elicit. */
-const goal = z.looseObject({
+export const goalSchema = z.looseObject({
   /** Unique among the goals of an evaluation. */
   id: z.string().min(1),
   /** What the judge and the tester read. */
   text: z.string().min(1),
   category: z.string().min(1).optional(),
+  /** A document that belongs to it, read after the text. */
+  context: z.string().min(1).optional(),
 });
 
 export const goalsSchema = z
-  .array(goal)
+  .array(goalSchema)
   .min(1)
   .superRefine((given, context) => {
     const ids = new Set<string>();
@@ -113,7 +115,7 @@ export const goalsSummary = z.looseObject({
   by_goal: z.array(z.looseObject({ id: z.string(), success: rate, harmless_probe: rate })),
 });
 
-export type GoalRecord = z.infer<typeof goal>;
+export type GoalRecord = z.infer<typeof goalSchema>;
 export type GoalFigures = z.infer<typeof goalFigures>;
 export type GoalRate = z.infer<typeof rate>;
 export type GoalsSummary = z.infer<typeof goalsSummary>;

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { goalSchema, type GoalRecord } from "./goal-record.js";
 import { tokensSchema, type TokensRecord } from "./tokens-record.js";
 import { linesParserOf, parserOf } from "./parse-record.js";
 import {
@@ -44,7 +45,7 @@ export interface GraphRecord<S = string, A = string> {
   /** Only for a prompt of several messages. */
   promptMessages?: readonly (readonly [from: z.infer<typeof from>, text: string])[];
   /** What the tester was to achieve; absent for none. */
-  goal?: z.infer<typeof goalSchema>;
+  goal?: GoalRecord;
   seed: number;
   episode: number;
   models?: Readonly<Record<string, string>>;
@@ -63,15 +64,6 @@ const from = z.enum(["system", "prompt", "tester", "target", "around"]);
 
 /** The messages of a prompt that has several: by whom, and the text. */
 export const promptMessages = z.array(z.tuple([from, z.string()])).min(1);
-
-/** A goal of a tester. */
-export const goalSchema = z.object({
-  id: z.string().min(1),
-  text: z.string().min(1),
-  category: z.string().optional(),
-  /** A document that belongs to it. */
-  context: z.string().optional(),
-});
 
 /** Fields of every turn record. @param text schema of its states and messages */
 export const turnShape = <Text extends z.ZodType<string>>(text: Text) => ({

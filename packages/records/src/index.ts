@@ -39,6 +39,7 @@ export {
   type FigureKey,
   type SeedFigureKey,
 } from "./figures.js";
+export { goalSchema } from "./goal-record.js";
 export type { GoalFigures, GoalRate, GoalRecord, GoalsSummary, UnknownReason } from "./goal-record.js";
 export type { IntervalRecord } from "./interval-record.js";
 export type { BenignAnswer, OverRefusalSummary } from "./over-refusal-record.js";

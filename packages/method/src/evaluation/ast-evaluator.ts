@@ -1,13 +1,12 @@
 import { UsageError, objectOption, parseOptions } from "@astra-rl/base";
 import { z } from "zod";
-import { type Conversation, type Goal, Message } from "@astra-rl/lm";
+import { type Conversation, Message } from "@astra-rl/lm";
 import {
   EVALUATION_VERSION,
   type EvaluationDetail,
   type EvaluationOverall,
   type EvaluationRecord,
   type EvaluationTurn,
-  type GoalRecord,
 } from "@astra-rl/records";
 import {
   measureDiversity,
@@ -162,7 +161,7 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
       const { models, goal } = graphs[index]!;
       const { target } = models;
       const overall = target === undefined ? metrics.overall : { ...metrics.overall, target };
-      return { ...metrics, overall, ...(goal === null ? {} : { goal: goalRecord(goal) }) };
+      return { ...metrics, overall, ...(goal === null ? {} : { goal: { ...goal } }) };
     });
   }
 
@@ -311,10 +310,6 @@ function requireTexts(scorer: Scorer, asked: readonly (readonly [Node, "probe" |
     );
   }
 }
-
-const goalRecord = ({ id, text, category }: Goal): GoalRecord => {
-  return { id, text, ...(category === undefined ? {} : { category }) };
-};
 
 /** Whether the response ended at its maximum length; nothing where this is unknown. */
 function endingOf(node: Node): { ended_by_length?: boolean } {

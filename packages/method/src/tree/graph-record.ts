@@ -38,7 +38,7 @@ export function graphRecord<S, A>(
   return {
     context,
     ...(promptMessages === undefined ? {} : { promptMessages }),
-    ...(goal === undefined ? {} : { goal }),
+    ...(goal === undefined ? {} : { goal: { ...goal } }),
     children: children.map((child, index) => nodeRecord(child, nodes?.[index] ?? null, options)),
     seed,
     episode,

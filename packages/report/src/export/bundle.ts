@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { ruleOfIssue, UsageError } from "@astra-rl/base";
+import { goalSchema } from "@astra-rl/records";
 import type { Attack, ChatMessage } from "./attacks.js";
 
 const message = z.object({ role: z.enum(["system", "user", "assistant"]), content: z.string() });
@@ -19,9 +20,7 @@ const bundleSchema = z.object({
         responses: z.array(z.string()),
         is_harmful: z.boolean(),
         /** What it was to elicit, for judges of goals; a replayed target does not read it. Absent without a goal. */
-        goal: z
-          .object({ id: z.string().min(1), text: z.string().min(1), category: z.string().min(1).optional() })
-          .optional(),
+        goal: goalSchema.optional(),
       }),
     )
     .min(1),
@@ -42,7 +41,7 @@ export function replayBundle(attacks: readonly Attack[], source: ReplayBundle["s
       probes: turns.map(({ probe }) => probe),
       responses: turns.map(({ response }) => response),
       is_harmful: isHarmful,
-      ...(goal === undefined ? {} : { goal: { id: goal.id, text: goal.text, category: goal.category } }),
+      ...(goal === undefined ? {} : { goal }),
     })),
   };
 }
