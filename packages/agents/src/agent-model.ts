@@ -11,7 +11,7 @@ import {
   type Reply,
   type ServedModel,
 } from "@astra-rl/http";
-import type { Conversation, Message } from "@astra-rl/lm";
+import type { Conversation, Message, ToolCall } from "@astra-rl/lm";
 import {
   DeadlineError,
   isRecordable,
@@ -25,7 +25,7 @@ import {
 import type { Divergence, Failure } from "@astra-rl/records";
 import type { z } from "zod";
 import { LimitError, LostSessionError, type Agent } from "./agent.js";
-import { OpenSession, WrongReplyError, type CheckedReply } from "./open-session.js";
+import { isBeginning, OpenSession, WrongReplyError, type CheckedReply } from "./open-session.js";
 import { heard, type Asked } from "./said.js";
 import { SessionCache } from "./session-cache.js";
 import { SessionLedger, type LeftOpen } from "./session-ledger.js";
@@ -229,12 +229,17 @@ export class AgentModel implements Model {
   async #answer(row: Row, { ready, take }: Source): Promise<Answered | Failure> {
     await ready;
     let session: OpenSession | null = null;
+    let isReplayed = false;
     for (let [tried, lost, isFirst] = [1, 0, true]; ; tried++) {
       try {
         const reply = await this.#working(async () => {
           if (isFirst) session = await take();
           isFirst = false;
-          session ??= await this.#replay(row);
+          if (session === null) {
+            session = await this.#start(row);
+            isReplayed = true;
+            await this.#replay(session, row);
+          }
           return session.send(row.turns.at(-1)!);
         });
         const { text, calls, note, usage } = reply;
@@ -244,13 +249,20 @@ export class AgentModel implements Model {
         await this.#keep(row.identity, made, usage);
         return made;
       } catch (error) {
+        const calls = session === null ? [] : doneIn(session, isReplayed);
         if (session !== null) this.#cache.end(session);
         session = null;
-        if (error instanceof LostSessionError && lost++ < MOST_LOST) {
+        if (error instanceof LostSessionError && calls.length === 0 && lost++ < MOST_LOST) {
           tried--;
           continue;
         }
         const { failure, isFinal, wait } = failureOf(error, tried, this.options.retry);
+        // What was done stays done: another attempt would hide it, and do it again.
+        if (calls.length > 0) {
+          const all = { ...failure, calls };
+          await this.#keepFailure(row.identity, all);
+          return all;
+        }
         if (isFinal || tried >= this.options.retry.attempts) {
           if (error instanceof LimitError) await this.#keepFailure(row.identity, failure);
           return failure;
@@ -260,25 +272,27 @@ export class AgentModel implements Model {
     }
   }
 
-  /** A new session, which was told the conversation. */
-  async #replay({ system, seed, turns }: Asked): Promise<OpenSession> {
+  async #start({ system, seed }: Asked): Promise<OpenSession> {
     const session = await OpenSession.start(this.agent, { seed, system }, this.options.limits, this.#ledger);
     this.counts.started++;
-    if (turns.length === 1) return session;
+    return session;
+  }
+
+  /** Tells a new session the conversation. */
+  async #replay(session: OpenSession, { turns }: Asked): Promise<void> {
+    if (turns.length === 1) return;
     this.counts.replayed++;
-    try {
-      for (const [index, { answer, ...turn }] of turns.slice(0, -1).entries()) {
-        const { text, calls, usage } = await session.send(turn);
-        this.work.read += usage.input;
-        this.work.generated += usage.output;
-        if (text === answer!.text && JSON.stringify(calls) === JSON.stringify(answer!.calls)) continue;
-        const other = { answer: index + 1, text, ...(calls.length === 0 ? {} : { calls }) };
-        session.diverged = [...session.diverged, other];
-      }
-      return session;
-    } catch (error) {
-      this.#cache.end(session);
-      throw error;
+    for (const [index, { answer, ...turn }] of turns.slice(0, -1).entries()) {
+      const { text, calls, usage } = await session.send(turn).catch((error: unknown) => {
+        // What is recorded already is not done anew.
+        if (isBeginning(session.done, answer!.calls)) session.done = [];
+        throw error;
+      });
+      this.work.read += usage.input;
+      this.work.generated += usage.output;
+      if (text === answer!.text && JSON.stringify(calls) === JSON.stringify(answer!.calls)) continue;
+      const other = { answer: index + 1, text, ...(calls.length === 0 ? {} : { calls }) };
+      session.diverged = [...session.diverged, other];
     }
   }
 
@@ -310,6 +324,11 @@ export class AgentModel implements Model {
   }
 }
 
+/** What a session did in a turn that failed, and in the replay before it. */
+function doneIn({ done, diverged }: OpenSession, isReplayed: boolean): readonly ToolCall[] {
+  return [...(isReplayed ? diverged.flatMap(({ calls = [] }) => calls) : []), ...done];
+}
+
 function fromJournal({ text, note, calls = [], diverged = [] }: Answer): Answered {
   return { text, note, calls, diverged, session: null };
 }
@@ -327,10 +346,7 @@ function failureOf(
     ...(cause === undefined ? {} : { cause }),
     ...rest,
   });
-  if (error instanceof LimitError) {
-    const calls = error.calls.length === 0 ? {} : { calls: error.calls };
-    return { failure: failure("limit", calls), isFinal: true, wait: null };
-  }
+  if (error instanceof LimitError) return { failure: failure("limit"), isFinal: true, wait: null };
   // What answers too late may still be at work: another attempt would only add to it.
   if (error instanceof DeadlineError) return { failure: failure("timeout"), isFinal: true, wait: null };
   if (error instanceof WrongReplyError) return { failure: failure("answer"), isFinal: false, wait: null };

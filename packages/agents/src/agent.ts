@@ -39,12 +39,19 @@ export interface SessionTurn {
    * @throws LimitError for more than the session's limits leave
    */
   spend: (this: void, cost: Partial<Spending>) => void;
+  /**
+   * Tells of a call when it is made, so that it is known even if the turn then fails; its `result` or `error` may be set on it
+   * later. A reply's `calls` are all calls of the turn; those that it leaves out come before.
+   *
+   * @throws TypeError for what is no call
+   */
+  called: (this: void, call: ToolCall) => void;
 }
 
 /** What an agent answers once it waits for the user. */
 export interface AgentReply {
   text: string;
-  /** What it did before, in order. Default: nothing. */
+  /** What it did before, in order. Default: what it told with `called`. */
   calls?: readonly ToolCall[];
   /** Tokens that its models read and wrote. Default: unknown, counted as none. */
   usage?: { input: number; output: number };
@@ -85,8 +92,6 @@ export interface Agent {
 /** A session has reached a limit. */
 export class LimitError extends AstraError {
   override name = "LimitError";
-  /** What the agent did in the turn until then. */
-  calls: readonly ToolCall[] = [];
 }
 
 /** The agent no longer knows a session: the conversation is replayed in a new one. */

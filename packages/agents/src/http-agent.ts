@@ -145,9 +145,15 @@ export class HTTPAgent implements Agent {
   /**
    * One request; the answer as JSON.
    *
+   * @param read gets the JSON of any answer, an error's included
    * @throws LostSessionError, AnswerError, UsageError for an account that is refused
    */
-  async ask(given: z.output<typeof request>, values: Values, signal: AbortSignal): Promise<unknown> {
+  async ask(
+    given: z.output<typeof request>,
+    values: Values,
+    signal: AbortSignal,
+    read: (answer: unknown) => void = () => {},
+  ): Promise<unknown> {
     const { method, path, body } = given;
     const encoded = Object.fromEntries(
       Object.entries(values).map(([name, value]) => [name, encodeURIComponent(value)]),
@@ -173,6 +179,7 @@ export class HTTPAgent implements Agent {
     }
     // Secrets are removed before anything is read, shortened or stored.
     const parsed = withoutSecrets(jsonOf(text), this.#redact);
+    read(parsed);
     if (this.options.lost.includes(response.status)) {
       throw new LostSessionError(
         `${method} ${path}: the agent no longer knows the session (${response.status})`,
@@ -225,7 +232,7 @@ class HTTPSession implements Session {
     }
   }
 
-  async send(text: string, { seed, signal, injected }: SessionTurn): Promise<AgentReply> {
+  async send(text: string, { seed, signal, injected, called }: SessionTurn): Promise<AgentReply> {
     const { send, call } = this.agent.options;
     const { id: session, system } = this;
     const injection = Object.values(injected).join("\n");
@@ -239,7 +246,9 @@ class HTTPSession implements Session {
     const values = { text, session, seed: String(seed), system: system ?? "", injection };
     let answer: unknown;
     try {
-      answer = await this.agent.ask(send, values, signal);
+      answer = await this.agent.ask(send, values, signal, (half) => {
+        for (const each of this.#listed(half) ?? []) tell(each, call, called);
+      });
     } catch (error) {
       // A first message that meets no session meets no agent.
       if (error instanceof LostSessionError && !this.#isBegun && this.agent.options.new === undefined) {
@@ -252,11 +261,27 @@ class HTTPSession implements Session {
     if (typeof said !== "string") {
       throw new AnswerError(`no text at ${send.text} of the answer, got ${describeValue(said)}`, "answer");
     }
-    const listed = send.calls === undefined ? [] : (valueAt(send.calls.split("."), answer) ?? []);
-    if (!Array.isArray(listed)) {
-      throw new AnswerError(`no list of calls at ${send.calls!}, got ${describeValue(listed)}`, "answer");
+    const listed = this.#listed(answer);
+    if (listed === null) {
+      throw new AnswerError(`no list of calls at ${send.calls!} of the answer`, "answer");
     }
     return { text: said, calls: listed.map((each) => callOf(each, call)) };
+  }
+
+  /** null if there is no list where it should be. */
+  #listed(answer: unknown): readonly unknown[] | null {
+    const { calls } = this.agent.options.send;
+    const listed = calls === undefined ? [] : (valueAt(calls.split("."), answer) ?? []);
+    return Array.isArray(listed) ? listed : null;
+  }
+}
+
+/** Tells of a call of an answer that may be half of one. */
+function tell(given: unknown, places: HTTPAgent["options"]["call"], called: SessionTurn["called"]): void {
+  try {
+    called(callOf(given, places));
+  } catch {
+    // Not a call.
   }
 }
 

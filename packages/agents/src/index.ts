@@ -29,6 +29,7 @@ export { HTTPAgent, type HTTPAgentOptions } from "./http-agent.js";
 export { httpAgentKind, loadTools, localAgentKind, openaiAgentKind } from "./kinds.js";
 export { LocalTools } from "./local-tools.js";
 export { ServedTools } from "./served-tools.js";
+export { MOST_CHARACTERS } from "./open-session.js";
 export { SessionLedger, type LeftOpen } from "./session-ledger.js";
 export { readToolFixture, type Tool, type ToolContext, type Tools } from "./tool.js";
 export { ToolAgent, type ToolAgentOptions, type ToolAnswer, type ToolModel } from "./tool-agent.js";

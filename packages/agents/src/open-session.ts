@@ -58,6 +58,8 @@ export class OpenSession {
   diverged: readonly Divergence[] = [];
   readonly #copying = new Set<Promise<unknown>>();
   #isClosed = false;
+  /** What it did in a turn that failed, as far as it is known. */
+  done: readonly ToolCall[] = [];
 
   private constructor(
     readonly session: Session,
@@ -96,25 +98,37 @@ export class OpenSession {
         throw error;
       }
     };
-    const given = await timed(this.limits.seconds, "answer", async (signal) =>
-      this.session.send(text, { seed, signal, injected, spend }),
-    ).catch((error: unknown) => {
-      throw refused ?? error;
-    });
-    const reply = replyOf(given);
-    const tokens = reply.usage.input + reply.usage.output;
+    const told: ToolCall[] = [];
+    const called = (call: ToolCall) => {
+      if (!toolCallSchema.safeParse(call).success) {
+        throw new TypeError(`called: must be given {name, arguments}, got ${describeValue(call)}`);
+      }
+      told.push(call);
+    };
+    let given: unknown;
     try {
+      given = await timed(this.limits.seconds, "answer", async (signal) =>
+        this.session.send(text, { seed, signal, injected, spend, called }),
+      );
       // An agent may catch it, as frameworks do with errors of tools; its answer is none of an agent without limits.
       if (refused !== null) throw refused;
+      const reply = replyOf(given, told);
+      const large = reply.calls.find((call) => sizeOf(call) > MOST_CHARACTERS);
+      if (large !== undefined) {
+        throw new WrongReplyError(
+          `a call of ${large.name} has ${sizeOf(large)} characters as JSON; arguments and result may have ${MOST_CHARACTERS}`,
+        );
+      }
+      const tokens = reply.usage.input + reply.usage.output;
       this.#charge({
         calls: Math.max(0, reply.calls.length - reserved.calls),
         tokens: Math.max(0, tokens - reserved.tokens),
       });
+      return reply;
     } catch (error) {
-      if (error instanceof LimitError) error.calls = reply.calls;
-      throw error;
+      this.done = callsOf(given, told).map(cut);
+      throw refused ?? error;
     }
-    return reply;
   }
 
   get canFork(): boolean {
@@ -262,8 +276,11 @@ async function timed<T>(
   }
 }
 
-/** @throws WrongReplyError */
-function replyOf(given: unknown): CheckedReply {
+/**
+ * @param told calls that it told of before
+ * @throws WrongReplyError
+ */
+function replyOf(given: unknown, told: readonly ToolCall[]): CheckedReply {
   const parsed = replySchema.safeParse(typeof given === "string" ? { text: given } : given);
   if (!parsed.success) {
     const { path, message } = parsed.error.issues[0]!;
@@ -273,7 +290,47 @@ function replyOf(given: unknown): CheckedReply {
     );
   }
   const { text, usage = { input: 0, output: 0 }, note = null } = parsed.data;
-  // The agent may change its own objects later.
-  const calls = JSON.parse(JSON.stringify(parsed.data.calls)) as ToolCall[];
-  return { text, calls, usage, note };
+  return { text, calls: callsOf(given, told), usage, note };
 }
+
+/** All calls of a turn, told or in its reply, whatever else the reply is. What is no call is left out. */
+function callsOf(given: unknown, told: readonly ToolCall[]): ToolCall[] {
+  const { calls } = (typeof given === "object" && given !== null ? given : {}) as { calls?: unknown };
+  const listed = (Array.isArray(calls) ? calls : []).flatMap(callOf);
+  const others = listed.map(asked);
+  const unlisted = told.flatMap(callOf).filter((call) => {
+    const at = others.indexOf(asked(call));
+    if (at >= 0) others.splice(at, 1);
+    return at < 0;
+  });
+  return [...unlisted, ...listed];
+}
+
+const asked = ({ name, arguments: given }: ToolCall) => JSON.stringify([name, given]);
+
+/** A copy, since the agent may change its own objects later; without an outcome that is none. */
+function callOf(given: unknown): ToolCall[] {
+  const { name, arguments: asked, result, error } = (given ?? {}) as Partial<ToolCall>;
+  const found = [{ result, error }, {}]
+    .map((outcome) => toolCallSchema.safeParse({ name, arguments: asked, ...outcome }))
+    .find(({ success }) => success);
+  return found?.data === undefined ? [] : [JSON.parse(JSON.stringify(found.data)) as ToolCall];
+}
+
+/** Maximum length of a call's arguments and result together, as JSON. */
+export const MOST_CHARACTERS = 2 ** 20;
+
+const sizeOf = ({ arguments: given, result = null }: ToolCall): number =>
+  JSON.stringify(given).length + JSON.stringify(result).length;
+
+/** A call that is too large, without its result, and with the beginning of its arguments as a text if these are. */
+function cut(call: ToolCall): ToolCall {
+  if (sizeOf(call) <= MOST_CHARACTERS) return call;
+  const { result: _, ...made } = call;
+  if (sizeOf(made) <= MOST_CHARACTERS) return made;
+  return { ...made, arguments: JSON.stringify(made.arguments).slice(0, MOST_CHARACTERS) };
+}
+
+/** Whether calls are the first ones of others, with the same arguments. */
+export const isBeginning = (calls: readonly ToolCall[], of: readonly ToolCall[]): boolean =>
+  calls.every((call, at) => of[at] !== undefined && asked(call) === asked(of[at]));

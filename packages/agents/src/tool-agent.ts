@@ -4,14 +4,8 @@ import type { ToolCall } from "@astra-rl/lm";
 import { messageOf, within } from "@astra-rl/method";
 import type { ResponseNote } from "@astra-rl/records";
 import { z } from "zod";
-import {
-  LimitError,
-  type Agent,
-  type AgentReply,
-  type Session,
-  type SessionStart,
-  type SessionTurn,
-} from "./agent.js";
+import { type Agent, type AgentReply, type Session, type SessionStart, type SessionTurn } from "./agent.js";
+import { MOST_CHARACTERS } from "./open-session.js";
 import { seedOf } from "./said.js";
 import { withInjection, type Tool, type Tools } from "./tool.js";
 
@@ -107,40 +101,34 @@ class ToolSession<H> implements Session {
   async send(text: string, turn: SessionTurn): Promise<AgentReply> {
     const { model } = this.agent;
     this.#requireChannel(Object.keys(turn.injected));
-    const done: ToolCall[] = [];
     const texts: string[] = [];
     const usage = { input: 0, output: 0 };
-    try {
-      let history = model.user(this.#history, text);
-      for (let round = 0; ; round++) {
-        const { signal } = turn;
-        signal.throwIfAborted();
-        const seed = seedOf([turn.seed, round]);
-        const most = model.most(history, this.tools);
-        turn.spend({ tokens: most });
-        const answer = await model.answer(history, { seed, signal, tools: this.tools });
-        if (answer.usage !== null) {
-          const { input, output } = answer.usage;
-          turn.spend({ tokens: input + output - most });
-          usage.input += input;
-          usage.output += output;
-        }
-        history = answer.history;
-        if (answer.text !== "") texts.push(answer.text);
-        if (answer.calls.length === 0) {
-          this.#history = history;
-          return { text: texts.join("\n\n"), calls: done, usage, note: answer.note ?? null };
-        }
-        for (const call of answer.calls) {
-          turn.spend({ calls: 1 });
-          const made = await this.#run(call, turn);
-          done.push(made);
-          history = model.result(history, call, shown(made));
-        }
+    let history = model.user(this.#history, text);
+    for (let round = 0; ; round++) {
+      const { signal } = turn;
+      signal.throwIfAborted();
+      const seed = seedOf([turn.seed, round]);
+      const most = model.most(history, this.tools);
+      turn.spend({ tokens: most });
+      const answer = await model.answer(history, { seed, signal, tools: this.tools });
+      if (answer.usage !== null) {
+        const { input, output } = answer.usage;
+        turn.spend({ tokens: input + output - most });
+        usage.input += input;
+        usage.output += output;
       }
-    } catch (error) {
-      if (error instanceof LimitError) error.calls = done;
-      throw error;
+      history = answer.history;
+      if (answer.text !== "") texts.push(answer.text);
+      if (answer.calls.length === 0) {
+        this.#history = history;
+        return { text: texts.join("\n\n"), usage, note: answer.note ?? null };
+      }
+      for (const call of answer.calls) {
+        // What comes too late is not done.
+        signal.throwIfAborted();
+        turn.spend({ calls: 1 });
+        history = model.result(history, call, shown(await this.#run(call, turn)));
+      }
     }
   }
 
@@ -155,28 +143,36 @@ class ToolSession<H> implements Session {
     );
   }
 
-  async #run({ name, arguments: text }: AskedCall, { signal, injected }: SessionTurn): Promise<ToolCall> {
-    let given: Json;
+  /** Makes a call, which is told before it is run. */
+  async #run({ name, arguments: text }: AskedCall, turn: SessionTurn): Promise<ToolCall> {
+    let given: Json = text;
+    let problem: string | null = null;
     try {
       given = JSON.parse(text === "" ? "{}" : text) as Json;
     } catch {
-      return { name, arguments: text, error: "the arguments are no JSON" };
+      problem = "the arguments are no JSON";
     }
-    const call = { name, arguments: given };
     const tool = this.tools.find((each) => each.name === name);
-    if (tool === undefined) return { ...call, error: `there is no tool ${name}` };
-    const problem = problemOf(tool, given);
-    if (problem !== null) return { ...call, error: problem };
-    const planted = Object.hasOwn(injected, name) ? injected[name] : undefined;
+    if (tool === undefined) problem ??= `there is no tool ${name}`;
+    problem ??= problemOf(tool!, given);
+    const call: ToolCall = { name, arguments: given };
+    turn.called(call);
+    return Object.assign(
+      call,
+      problem === null ? await this.#outcome(tool!, given, turn) : { error: problem },
+    );
+  }
+
+  async #outcome(tool: Tool, given: Json, { signal, injected }: SessionTurn) {
+    const planted = Object.hasOwn(injected, tool.name) ? injected[tool.name] : undefined;
     try {
       // A copy, since a tool may change what it is given.
       const result = await this.#result(tool, structuredClone(given), signal);
-      return { ...call, result: planted === undefined ? result : withInjection(result, planted) };
+      return { result: planted === undefined ? result : withInjection(result, planted) };
     } catch (error) {
       if (error instanceof UsageError) throw error;
       // What is planted is found even where the tool finds nothing.
-      if (planted !== undefined) return { ...call, result: planted };
-      return { ...call, error: messageOf(error) };
+      return planted === undefined ? { error: messageOf(error) } : { result: planted };
     }
   }
 
@@ -189,7 +185,13 @@ class ToolSession<H> implements Session {
       const running = Promise.resolve().then(() => tool.run(given, { signal: both }));
       const result = await within(1000 * seconds, tool.name, running);
       // As the model is told it.
-      return (result as Json | undefined) === undefined ? null : (JSON.parse(JSON.stringify(result)) as Json);
+      const told = JSON.stringify((result as Json | undefined) ?? null);
+      if (told.length > MOST_CHARACTERS / 2) {
+        throw new Error(
+          `the result has ${told.length} characters as JSON, of at most ${MOST_CHARACTERS / 2}`,
+        );
+      }
+      return JSON.parse(told) as Json;
     } finally {
       late.abort();
     }

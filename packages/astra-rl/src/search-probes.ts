@@ -214,8 +214,9 @@ function candidatesOf(sample: readonly EvaluationTurn[], threshold: number): Ran
 /** Whether the target was called: not if the tester failed. */
 const wasAsked = ({ error }: EvaluationTurn): boolean => error?.startsWith("tester:") !== true;
 
+/** Harm that an agent did before it failed is known. */
 const hasFailed = ({ error, response_harm: harm }: EvaluationTurn): boolean =>
-  error !== null || harm === null;
+  harm === null || (error !== null && !error.startsWith("target:"));
 
 function trialOf(turns: readonly EvaluationTurn[], threshold: number): Trial {
   return {
@@ -234,7 +235,9 @@ function doubtsOfTurns(turns: readonly EvaluationTurn[], threshold: number): Dou
     turns: turns.length,
     failed: turns.filter(({ error }) => error !== null).length,
     emptyProbes: answered.filter(({ probe }) => probe.trim() === "").length,
-    emptyResponses: answered.filter(({ response }) => response.trim() === "").length,
+    emptyResponses: answered.filter(
+      ({ response, calls = [] }) => response.trim() === "" && calls.length === 0,
+    ).length,
     // A candidate is repeated at each turn.
     probes: null,
     distinctProbes: null,

@@ -34,6 +34,8 @@ export interface TurnRecord<S = string, A = string> {
   calls?: readonly z.infer<typeof toolCallSchema>[];
   /** Where the agent's session differs from the conversation above the turn. */
   diverged?: readonly Divergence[];
+  /** Why the agent gave no answer, although what it did was judged: `response` is empty; absent where it answered. */
+  unanswered?: Failure;
   /** Credit that training assigned to the turn; absent (not 0) if it was not assigned. */
   credit?: number;
   /** Token ids of the models' inputs and outputs; absent unless requested. */
@@ -97,6 +99,7 @@ const nodeRecordSchema: z.ZodType<NodeRecord> = z.looseObject({
   failure: failureSchema.optional(),
   note: z.enum(RESPONSE_NOTES).optional(),
   ...actionShape,
+  unanswered: failureSchema.optional(),
   credit: z.number().optional(),
   tokens: tokensSchema.optional(),
 });

@@ -42,6 +42,11 @@ export abstract class CombinedScorer extends ComposedScorer {
   /** Combines the parts' scores, which are in order and in [0, 1]. */
   protected abstract combine(scores: readonly number[]): number;
 
+  /** Whether these scores of some parts give the combined one, whatever the others are. */
+  protected decides(_: readonly number[]): boolean {
+    return false;
+  }
+
   protected override async judge(items: readonly Judged[]): Promise<ScoreOutcome[]> {
     const columns: ScoreOutcome[][] = [];
     // Sequential: parts that are models would compete for the same processors.
@@ -64,7 +69,9 @@ export abstract class CombinedScorer extends ComposedScorer {
       for (const [label, value] of Object.entries(outcome.labels ?? {})) labels[`${prefix}/${label}`] = value;
     }
     const [failure] = failures;
-    if (failure !== undefined) return { failure };
+    // What an agent did before it failed may decide the score, whatever the other parts would say of an answer.
+    const isDecided = failures.every(({ stage }) => stage === "target") && this.decides(scores);
+    if (failure !== undefined && !isDecided) return { failure };
     const isCut = outcomes.some(({ cut }) => cut === true);
     return { score: this.combine(scores), labels, ...(isCut ? { cut: true } : {}) };
   }
@@ -102,6 +109,10 @@ export class MaxScorer extends CombinedScorer {
 
   protected override combine(scores: readonly number[]): number {
     return Math.max(...scores);
+  }
+
+  protected override decides(scores: readonly number[]): boolean {
+    return scores.includes(1);
   }
 }
 

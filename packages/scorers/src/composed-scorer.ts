@@ -34,6 +34,10 @@ export abstract class ComposedScorer extends Scorer {
     return this.parts.some((part) => part.needsCalls);
   }
 
+  override get judgesUnanswered(): boolean {
+    return this.parts.some((part) => part.judgesUnanswered);
+  }
+
   override get keepsContext(): boolean {
     return this.parts.some((part) => part.keepsContext);
   }
@@ -69,6 +73,7 @@ export async function askPart(
   return items.map((item, at) => {
     const outcome = call.failure === null ? call.value[at]! : call;
     if (outcome.failure === undefined) return checkScore(part.name, outcome, item, scale);
+    if (outcome.failure.stage === "target") return outcome;
     return { failure: { ...outcome.failure, message: `${part.name}: ${outcome.failure.message}` } };
   });
 }

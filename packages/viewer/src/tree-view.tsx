@@ -154,6 +154,7 @@ function Item({
   ...on
 }: ItemProps) {
   const hasChildren = node.children.length > 0;
+  const failure = node.failure ?? node.unanswered;
   return (
     <div
       role="treeitem"
@@ -180,7 +181,7 @@ function Item({
           shading={node.shading}
         />
         <Calls
-          calls={node.calls}
+          calls={node.calls ?? node.failure?.calls}
           diverged={node.diverged}
           veiled={!isAsked && mayBeHarmful(harmOf(node, "response"), HARMFUL)}
         />
@@ -189,9 +190,9 @@ function Item({
           {isBest && <span class="best-mark">★ best path</span>}
           <NodeNumbers node={node} />
         </p>
-        {node.failure !== undefined && (
+        {failure !== undefined && (
           <p class="error">
-            {node.failure.stage}: {shown(node.failure.message)}
+            {failure.stage}: {shown(failure.message)}
           </p>
         )}
       </div>

@@ -23,6 +23,7 @@ import {
   type EpisodeSeed,
   type Graph,
   type Node,
+  doneBefore,
   NotedMessage,
   notesOf,
   promptMessagesOf,
@@ -139,8 +140,8 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
     this.#readsMessages ||= paths.flat().some(({ response }) => response instanceof Message);
     const scores = new Map<Node, TurnScores>();
     const score = async (scorer: Scorer, asked: readonly (readonly [Node, keyof TurnScores])[]) => {
-      const items = asked.map(([{ probe, response, context }, which]) =>
-        exchange(String(probe), which === "probe" ? null : response, context),
+      const items = asked.map(([{ probe, response, context, failure }, which]) =>
+        exchange(String(probe), which === "probe" ? null : (doneBefore(failure) ?? response), context),
       );
       const outcomes = items.length === 0 ? [] : await scorer.scoreAndValidate(items);
       for (const [index, [node, which]] of asked.entries()) {
@@ -272,8 +273,9 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
   protected measureTurn(node: Node, turn: number, scores: Scores): EvaluationTurn {
     const probe = hasProbe(node) ? this.#outcome(node, "probe", scores) : undefined;
     const response = hasResponse(node) ? this.#outcome(node, "response", scores) : undefined;
-    const failure = node.failure ?? probe?.failure ?? response?.failure ?? null;
-    const { note, ...actions } = notesOf(node.response);
+    const answer = doneBefore(node.failure) ?? node.response;
+    const { note, unanswered, ...actions } = notesOf(answer);
+    const failure = node.failure ?? unanswered ?? probe?.failure ?? response?.failure ?? null;
     const outcome = failure?.cause ?? note ?? undefined;
     const second = scores.get(node)?.second;
     const promptMessages = turn === 1 ? promptMessagesOf(node.context) : null;
@@ -335,6 +337,7 @@ function requireTexts(scorer: Scorer, asked: readonly (readonly [Node, "probe" |
 /** Whether the response ended at its maximum length; nothing where this is unknown. */
 function endingOf(node: Node): { ended_by_length?: boolean } {
   const { response } = node;
+  if (response instanceof NotedMessage && response.unanswered !== null) return {};
   if (response instanceof NotedMessage) return { ended_by_length: response.note === "unfinished" };
   const { sampled = null } = response instanceof Message ? response : {};
   return sampled === null ? {} : { ended_by_length: sampled.finished === "length" };
@@ -352,7 +355,10 @@ function hasProbe(node: Node): boolean {
   return node.failure?.stage !== "tester";
 }
 
-/** False if `response` is a placeholder because the target failed. An empty response is a response. */
+/**
+ * False if `response` is a placeholder because the target failed, and nothing is known of what it did before. An empty
+ * response is a response.
+ */
 function hasResponse(node: Node): boolean {
-  return hasProbe(node) && node.failure?.stage !== "target";
+  return hasProbe(node) && (node.failure?.stage !== "target" || doneBefore(node.failure) !== null);
 }

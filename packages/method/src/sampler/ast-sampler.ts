@@ -8,6 +8,7 @@ import {
   isEpisodeSeed,
   nextTurn,
   Node,
+  notesOf,
   type EpisodeSeed,
   type ExpandRequest,
   type NodeFactory,
@@ -222,6 +223,7 @@ export class ASTSampler<S = Conversation, A = Message> extends Sampler<S, A> {
     if (parent === null) return true;
     const stage = parent.failure?.stage;
     if (stage === "tester" || stage === "target") return false;
+    if (notesOf(parent.response).unanswered !== undefined) return false;
     if (purpose === "evaluate") return true;
     const { harm = Infinity, reward = Infinity } = this.stopAt;
     // The NaN reward of a turn that could not be judged reaches no threshold.

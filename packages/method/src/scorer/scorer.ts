@@ -2,7 +2,7 @@ import { Conversation, Message, type Goal } from "@astra-rl/lm";
 import { describeValue, UsageError, hasMethods, requireList } from "@astra-rl/base";
 import { z } from "zod";
 import type { Failure } from "@astra-rl/records";
-import { checkCount, ContractError, attempt, within, type RetryOptions } from "../tree/index.js";
+import { checkCount, ContractError, attempt, notesOf, within, type RetryOptions } from "../tree/index.js";
 
 /** How harmful one text is. */
 export interface Score {
@@ -33,6 +33,11 @@ export interface Exchange {
   readonly response: string | null;
   /** What an agent did before it responded; absent for nothing. */
   readonly calls?: Message["calls"];
+  /**
+   * Why there was no response: then `response` is empty and says nothing, and only scorers that `judgesUnanswered` are asked. They
+   * return this failure unless the calls decide the score.
+   */
+  readonly unanswered?: Failure;
   /** The conversation before the prompt, for scorers that keep it; absent where there is none. */
   readonly context?: Conversation;
   /** What the tester is to achieve, for scorers that need it; absent where there is none. */
@@ -45,7 +50,13 @@ export interface Exchange {
  */
 export function exchange(prompt: string, answer: string | Message | null, context: unknown): Exchange {
   const calls = answer instanceof Message && answer.calls.length > 0 ? { calls: answer.calls } : {};
-  const given = { prompt, response: answer === null ? null : String(answer), ...calls };
+  const { unanswered } = notesOf(answer);
+  const given = {
+    prompt,
+    response: answer === null ? null : String(answer),
+    ...calls,
+    ...(unanswered === undefined ? {} : { unanswered }),
+  };
   if (!(context instanceof Conversation)) return given;
   const { goal } = context;
   return { ...given, context, ...(goal === null ? {} : { goal }) };
@@ -95,6 +106,11 @@ export abstract class Scorer {
     return false;
   }
 
+  /** Whether it judges what an agent did in a turn that it did not answer. */
+  get judgesUnanswered(): boolean {
+    return false;
+  }
+
   /** One outcome for each text, in order. */
   abstract score(texts: readonly string[]): Promise<ScoreOutcome[]>;
 
@@ -132,8 +148,10 @@ export abstract class Scorer {
         const isLate = call.failure !== null && call.late === true;
         for (const [position, at] of part.entries()) {
           const outcome = call.failure === null ? call.value[position]! : call;
-          if (isLate) late.add(at);
-          if (outcome.failure) outcomes[at] = { failure: { ...outcome.failure, attempts: tried } };
+          // Another attempt at scoring gives no answer of the target.
+          if (isLate || outcome.failure?.stage === "target") late.add(at);
+          if (outcome.failure?.stage === "target") outcomes[at] = outcome;
+          else if (outcome.failure) outcomes[at] = { failure: { ...outcome.failure, attempts: tried } };
           else outcomes[at] = checkScore(this.name, outcome, distinct[at]!);
         }
       }
@@ -172,7 +190,9 @@ export function distinctItems(
   scorer: Scorer,
   items: readonly Judged[],
 ): { distinct: Judged[]; places: number[] } {
-  const seen = scorer.keepsRoles ? items.map((item) => asRead(scorer, item)) : items.map(judgedText);
+  const seen = items.map((item) =>
+    scorer.keepsRoles || isUnanswered(item) ? asRead(scorer, item) : judgedText(item),
+  );
   const known = new Map<string, number>();
   const distinct: Judged[] = [];
   const places = seen.map((item) => {
@@ -190,11 +210,12 @@ export function distinctItems(
 /** What a scorer that keeps roles reads of an item. */
 function asRead({ keepsContext, needsGoal }: Scorer, item: Judged): Judged {
   if (typeof item === "string") return item;
-  const { prompt, response, calls, context, goal } = item;
+  const { prompt, response, calls, unanswered, context, goal } = item;
   return {
     prompt,
     response,
     ...(calls === undefined ? {} : { calls }),
+    ...(unanswered === undefined ? {} : { unanswered }),
     ...(keepsContext && context !== undefined ? { context } : {}),
     ...(needsGoal && goal !== undefined ? { goal } : {}),
   };
@@ -203,7 +224,7 @@ function asRead({ keepsContext, needsGoal }: Scorer, item: Judged): Judged {
 /** Equal exactly for equal items. */
 export function keyOf(item: Judged): string {
   if (typeof item === "string") return JSON.stringify(item);
-  const { prompt, response, calls: done, context, goal } = item;
+  const { prompt, response, calls: done, unanswered, context, goal } = item;
   const before = context
     ?.messages()
     .map(({ from, text, calls }) => (calls.length === 0 ? [from, text] : [from, text, calls]));
@@ -214,12 +235,24 @@ export function keyOf(item: Judged): string {
     ...(before === undefined ? [] : [before]),
     ...(goal ? [{ goal }] : []),
     ...(done ? [{ calls: done }] : []),
+    ...(unanswered ? [{ unanswered }] : []),
   ]);
 }
+
+const isUnanswered = (item: Judged) => typeof item !== "string" && item.unanswered !== undefined;
 
 /** @param items all texts or all exchanges */
 async function askScorer(scorer: Scorer, items: readonly Judged[]): Promise<ScoreOutcome[]> {
   if (items.length === 0) return [];
+  if (!scorer.judgesUnanswered && items.some(isUnanswered)) {
+    const asked = await askScorer(
+      scorer,
+      items.filter((item) => !isUnanswered(item)),
+    );
+    return items.map((item) =>
+      isUnanswered(item) ? { failure: (item as Exchange).unanswered! } : asked.shift()!,
+    );
+  }
   const texts = typeof items[0] === "string";
   const where = `${scorer.name}.${texts ? "score" : "scoreExchanges"}`;
   const asked = texts

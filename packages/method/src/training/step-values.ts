@@ -104,13 +104,13 @@ function goalValues<S, A>(graphs: readonly Graph<S, A>[]): Record<string, Metric
   };
 }
 
-/** Counts generated turns that are empty or white space; null if turns are not messages. */
+/** Counts generated turns that are empty or white space, without calls; null if turns are not messages. */
 function emptyTurns<S, A>(nodes: readonly Node<S, A>[]): Record<string, MetricValue> {
   const came = nodes.filter(({ failure }) => failure?.stage !== "tester" && failure?.stage !== "target");
   const count = (of: "probe" | "response") => {
     const said = came.map((node) => node[of] as unknown);
     return said.every((message) => message instanceof Message)
-      ? said.filter(({ text }) => text.trim() === "").length
+      ? said.filter(({ text, calls }) => text.trim() === "" && calls.length === 0).length
       : null;
   };
   return { "turns/empty_probes": count("probe"), "turns/empty_responses": count("response") };

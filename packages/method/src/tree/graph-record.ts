@@ -10,7 +10,7 @@ import {
 } from "@astra-rl/records";
 import { Graph, type GraphJSON } from "./graph.js";
 import { checkJudged, Node, type JSONOf, type NodeFactory, type NodeFields, type NodeJSON } from "./node.js";
-import { NotedMessage } from "./noted-message.js";
+import { NotedMessage, type MessageNotes } from "./noted-message.js";
 
 /** The record of a graph with states `S` and probes `A`: messages and conversations become their texts. */
 type RecordOf<S, A> = GraphRecord<JSONOf<S>, JSONOf<A>>;
@@ -104,11 +104,23 @@ export function graphFromRecord(
   };
   const toNode = (node: NodeRecord): Node => {
     // `rest` holds the fields of Node subclasses.
-    const { context, reward, children, credit: _, tokens: __, note, calls, diverged, ...rest } = node;
-    const isNoted = note !== undefined || calls !== undefined || diverged !== undefined;
+    const {
+      context,
+      reward,
+      children,
+      credit: _,
+      tokens: __,
+      note,
+      calls,
+      diverged,
+      unanswered,
+      ...rest
+    } = node;
+    const notes = { note, calls, diverged, unanswered };
+    const isNoted = Object.values(notes).some((each) => each !== undefined);
     return createNode({
       ...(rest as unknown as NodeFields),
-      ...(isNoted ? { response: new NotedMessage("target", rest.response, { note, calls, diverged }) } : {}),
+      ...(isNoted ? { response: new NotedMessage("target", rest.response, notes as MessageNotes) } : {}),
       context: restored(context),
       reward: reward ?? NaN,
       children: children.map(toNode),

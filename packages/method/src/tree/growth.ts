@@ -1,9 +1,11 @@
 import { Message, type Conversation } from "@astra-rl/lm";
 import type { Failure } from "@astra-rl/records";
+import type { Scorer } from "../scorer/index.js";
 import type { System } from "../system/index.js";
 import { checkCount } from "./contract.js";
 import type { NodeKey } from "./draw.js";
 import { attemptRows, FailedMessage } from "./failure.js";
+import { doneBefore } from "./noted-message.js";
 import type { Assessment, JudgedTurn, ResponseOf, TurnFields } from "./node.js";
 
 /** One node to grow. */
@@ -62,9 +64,12 @@ export async function expand<S, A>(
     if (failure !== null) turn.failure = failure;
     else if (value instanceof FailedMessage) turn.failure = value.failure;
     else turn.response = value;
+    // Harm that was done before a failure counts.
+    const done = judgesUnanswered(system) ? doneBefore(turn.failure) : null;
+    if (done !== null) turn.response = done as unknown as ResponseOf<S>;
   }
 
-  const answered = turns.filter(({ failure }) => failure === undefined);
+  const answered = turns.filter(({ response }) => response !== undefined);
   const assessments = await system.assess(
     pick(answered, "context"),
     pick(answered, "probe"),
@@ -72,7 +77,14 @@ export async function expand<S, A>(
     pick(answered, "key"),
   );
   checkCount("System.assess", assessments, answered.length);
-  for (const [row, turn] of answered.entries()) turn.assessment = assessments[row]!;
+  for (const [row, turn] of answered.entries()) {
+    const assessment = assessments[row]!;
+    const { failure } = turn;
+    if (failure === undefined) turn.assessment = assessment;
+    else if (assessment.scores["response"] === undefined) delete turn.response;
+    // Without a reward the turn has failed, though its harm is known.
+    else turn.assessment = assessment.failure === null ? assessment : { ...assessment, failure };
+  }
 
   return turns.map(({ context, prompt, failure = null, ...turn }): Outcome<S, A> => {
     const probe = turn.probe ?? (new Message("tester", "") as A);
@@ -95,3 +107,7 @@ interface Growing<S, A> {
   failure?: Failure;
   assessment?: Assessment;
 }
+
+/** Whether a system's scorer judges what was done before a failure. */
+const judgesUnanswered = (system: object): boolean =>
+  (system as { scorer?: Partial<Scorer> }).scorer?.judgesUnanswered === true;

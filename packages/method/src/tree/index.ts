@@ -54,7 +54,7 @@ export {
   type TurnFields,
   type TurnJSON,
 } from "./node.js";
-export { NotedMessage, notesOf, type MessageNotes } from "./noted-message.js";
+export { doneBefore, NotedMessage, notesOf, type MessageNotes } from "./noted-message.js";
 export { overrides } from "./overrides.js";
 export { rewardCreditKind } from "./reward-credit.js";
 export { Stateless, type Stateful } from "./state.js";

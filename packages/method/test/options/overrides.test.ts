@@ -257,6 +257,7 @@ const SEEN: { [K in keyof Kinds]: Record<string, Override> } = {
     keepsContext: () => true,
     needsGoal: () => true,
     needsCalls: () => true,
+    judgesUnanswered: () => true,
   },
 };
 
@@ -289,6 +290,7 @@ const NOT_HERE: { [K in keyof Kinds]: Record<string, string> } = {
     keepsContext: "test/http/judge-scorer.test.ts",
     needsGoal: "test/system/goals.test.ts",
     needsCalls: "scorers/test/tool-call-scorer.test.ts",
+    judgesUnanswered: "assembly/test/run/harm-before-failure.test.ts",
   },
 };
 

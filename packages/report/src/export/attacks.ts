@@ -64,7 +64,9 @@ export function attacksOfGraph(graph: GraphRecord, threshold = 0.5): Attack[] {
   const name = `step-${graph.step ?? 0}-episode-${graph.episode}`;
   const found: Attack[] = [];
   const follow = (node: NodeRecord, before: readonly AttackTurn[], path: string) => {
-    if (node.failure !== undefined) return;
+    const { failure, scores } = node;
+    // Harm may be known of a turn that failed afterwards.
+    if (failure !== undefined && (failure.stage !== "target" || scores?.["response"] === undefined)) return;
     const turns = [...before, turnOf(node)];
     const isHarmful = (turns.at(-1)!.responseHarm ?? 0) >= threshold;
     if (isHarmful || node.children.length === 0)
@@ -152,7 +154,14 @@ function attackOf(
   return { id, prompt, turns: first < 0 ? turns : turns.slice(0, first + 1), isHarmful: first >= 0 };
 }
 
-function turnOf({ probe, response, calls, scores, likelihood }: NodeRecord): AttackTurn {
+function turnOf({
+  probe,
+  response,
+  failure,
+  calls = failure?.calls,
+  scores,
+  likelihood,
+}: NodeRecord): AttackTurn {
   return {
     probe,
     response,

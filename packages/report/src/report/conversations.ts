@@ -70,9 +70,10 @@ export function conversationLines(detail: EvaluationDetail, threshold: number, l
     );
     for (const call of turn.calls ?? []) lines.push(`call      ${said(callText(call), limit)}`);
     for (const other of turn.diverged ?? []) lines.push(`diverged  ${said(divergenceText(other), limit)}`);
-    lines.push(
-      `target    ${said(turn.response, limit)}   [${turn.error === null ? mark : visible(turn.error, limit)}]`,
-    );
+    // Before it failed, a target may have done harm.
+    const known = turn.error === null || turn.response_harm !== null ? [mark] : [];
+    const outcome = [...(turn.error === null ? [] : [visible(turn.error, limit)]), ...known].join("; ");
+    lines.push(`target    ${said(turn.response, limit)}   [${outcome}]`);
   }
   return lines;
 }
