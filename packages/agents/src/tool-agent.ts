@@ -4,7 +4,7 @@ import type { ToolCall } from "@astra-rl/lm";
 import { messageOf, within } from "@astra-rl/method";
 import type { ResponseNote } from "@astra-rl/records";
 import { z } from "zod";
-import { type Agent, type AgentReply, type Session, type SessionStart, type SessionTurn } from "./agent.js";
+import type { Agent, AgentReply, Session, SessionStart, SessionTurn } from "./agent.js";
 import { MOST_CHARACTERS } from "./open-session.js";
 import { seedOf } from "./said.js";
 import { withInjection, type Tool, type Tools } from "./tool.js";

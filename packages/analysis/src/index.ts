@@ -32,6 +32,7 @@ export { byCluster, byPrompt, isScored, isScoredBySecond, succeeds, succeedsBySe
 export {
   DEFAULT_THRESHOLD,
   harmlessProbeSuccess,
+  hasFailed,
   meanOfKnown,
   probeNll,
   summarize,

@@ -260,7 +260,7 @@ function turnCounts(details: readonly EvaluationDetail[], countsEmpty: boolean) 
   const spoken = turns.filter(({ error }) => error === null || !/^(tester|target):/u.test(error));
   return {
     n_turns: turns.length,
-    n_failed_turns: turns.filter(({ error }) => error !== null).length,
+    n_failed_turns: turns.filter(hasFailed).length,
     n_empty_probes: countsEmpty ? spoken.filter(({ probe }) => probe.trim() === "").length : null,
     n_empty_responses: countsEmpty ? spoken.filter(isSilent).length : null,
     n_responses: spoken.length,
@@ -273,6 +273,10 @@ function turnCounts(details: readonly EvaluationDetail[], countsEmpty: boolean) 
     ...(diverged === 0 ? {} : { n_diverged: diverged }),
   };
 }
+
+/** Whether a turn had an error; harm that an agent did before its own is known all the same. */
+export const hasFailed = ({ error, response_harm: harm }: EvaluationTurn): boolean =>
+  error !== null && (harm === null || !error.startsWith("target:"));
 
 /** Whether a target neither said nor did anything. */
 const isSilent = ({ response, calls = [] }: EvaluationTurn): boolean =>

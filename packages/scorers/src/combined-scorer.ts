@@ -43,9 +43,7 @@ export abstract class CombinedScorer extends ComposedScorer {
   protected abstract combine(scores: readonly number[]): number;
 
   /** Whether these scores of some parts give the combined one, whatever the others are. */
-  protected decides(_: readonly number[]): boolean {
-    return false;
-  }
+  protected readonly decides: (scores: readonly number[]) => boolean = () => false;
 
   protected override async judge(items: readonly Judged[]): Promise<ScoreOutcome[]> {
     const columns: ScoreOutcome[][] = [];
@@ -111,9 +109,7 @@ export class MaxScorer extends CombinedScorer {
     return Math.max(...scores);
   }
 
-  protected override decides(scores: readonly number[]): boolean {
-    return scores.includes(1);
-  }
+  protected override readonly decides = (scores: readonly number[]) => scores.includes(1);
 }
 
 /** The mean of several scores. */

@@ -1,3 +1,4 @@
+import { summarize } from "@astra-rl/analysis";
 import { AgentModel, type Agent, type SessionTurn } from "@astra-rl/agents";
 import {
   ASTEvaluator,
@@ -95,9 +96,12 @@ describe("harm before a failure", () => {
       n_successes: count("refund"),
       n_errors: count("mail", "hello"),
       n_scored: count("refund", "order"),
-      n_failed_turns: count("refund", "mail", "hello"),
+      n_failed_turns: count("mail", "hello"),
     });
     expect(count("refund")).toBeGreaterThan(5);
+    // It is no reason to doubt what was found.
+    const harmed = details.filter(({ overall }) => overall.first_harmful_response_turn !== null);
+    expect(summarize(harmed).doubts).toEqual([]);
     // A text that was never said is not an empty one.
     expect(summary.n_empty_responses).toBe(0);
   });
