@@ -65,6 +65,9 @@ interface Source {
   take: () => Promise<OpenSession | null>;
 }
 
+/** Milliseconds that ending waits for sessions that are just starting. */
+const MOST_WAITING = 5000;
+
 /** How often a session that the agent lost is replaced without counting as an attempt. */
 const MOST_LOST = 3;
 
@@ -88,6 +91,11 @@ export class AgentModel implements Model {
   #setting = "";
   readonly #cache: SessionCache;
   readonly #places: Limiter;
+  /** The sessions that answer, and the answers that are awaited. */
+  readonly #atWork = new Set<OpenSession>();
+  readonly #answers = new Set<Promise<unknown>>();
+  /** How often it was closed: an answer from before is not tried again. */
+  #closings = 0;
   /** Never aborted. */
   readonly #calm = new AbortController().signal;
 
@@ -135,7 +143,15 @@ export class AgentModel implements Model {
       return { ...asked, conversation, identity, reply: this.#journal?.reply(identity) };
     });
     const sources = this.#sourcesOf(rows);
-    return together(rows.map((row, index) => this.#message(row, sources[index]!)));
+    return together(
+      rows.map((row, index) => {
+        const answer = this.#message(row, sources[index]!);
+        this.#answers.add(answer);
+        const forget = () => void this.#answers.delete(answer);
+        answer.then(forget, forget);
+        return answer;
+      }),
+    );
   }
 
   /** Ends all sessions, in the background. */
@@ -149,8 +165,15 @@ export class AgentModel implements Model {
     this.agent.dispose?.();
   }
 
-  /** Ends all sessions. @returns those that could not be ended, earlier processes' included */
+  /**
+   * Ends all sessions, those that are answering included. @returns those that could not be ended, earlier processes'
+   * included
+   */
   async closed(): Promise<readonly LeftOpen[]> {
+    this.#closings++;
+    for (const session of this.#atWork) this.#cache.end(session);
+    const answered = Promise.allSettled(this.#answers);
+    await Promise.race([answered, new Promise((resolve) => setTimeout(resolve, MOST_WAITING).unref())]);
     this.release();
     await this.#cache.settled();
     return this.#ledger.notEnded;
@@ -227,6 +250,10 @@ export class AgentModel implements Model {
 
   /** @throws what is no failure of an agent, such as an error in its code */
   async #answer(row: Row, { ready, take }: Source): Promise<Answered | Failure> {
+    const closings = this.#closings;
+    const requireOpen = () => {
+      if (this.#closings > closings) throw new Error("the agent's sessions have been ended");
+    };
     await ready;
     let session: OpenSession | null = null;
     let isReplayed = false;
@@ -235,12 +262,17 @@ export class AgentModel implements Model {
         const reply = await this.#working(async () => {
           if (isFirst) session = await take();
           isFirst = false;
-          if (session === null) {
-            session = await this.#start(row);
-            isReplayed = true;
-            await this.#replay(session, row);
+          requireOpen();
+          isReplayed = session === null;
+          const own = (session ??= await this.#start(row));
+          this.#atWork.add(own);
+          try {
+            requireOpen();
+            if (isReplayed) await this.#replay(own, row);
+            return await own.send(row.turns.at(-1)!);
+          } finally {
+            this.#atWork.delete(own);
           }
-          return session.send(row.turns.at(-1)!);
         });
         const { text, calls, note, usage } = reply;
         this.work.read += usage.input;
@@ -252,6 +284,7 @@ export class AgentModel implements Model {
         const calls = session === null ? [] : doneIn(session, isReplayed);
         if (session !== null) this.#cache.end(session);
         session = null;
+        if (this.#closings > closings) return failureOf(error, tried, this.options.retry).failure;
         if (error instanceof LostSessionError && calls.length === 0 && lost++ < MOST_LOST) {
           tried--;
           continue;

@@ -65,7 +65,7 @@ export interface Session {
   /** Answers a message of the user. A text is a reply that called nothing. */
   send(text: string, turn: SessionTurn): Promise<AgentReply | string> | AgentReply | string;
   /** An independent session in the same state. Absent: the conversation is replayed instead. */
-  fork?(): Promise<Session> | Session;
+  fork?(signal: AbortSignal): Promise<Session> | Session;
   /** State for `restore`, as another way to fork. */
   snapshot?(): unknown;
   /** Gives a new session the state of another one. */

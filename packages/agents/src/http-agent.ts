@@ -211,7 +211,7 @@ export class HTTPAgent implements Agent {
 
 class HTTPSession implements Session {
   // Absent where the agent has no such request.
-  readonly fork?: () => Promise<Session>;
+  readonly fork?: (signal: AbortSignal) => Promise<Session>;
   readonly close?: (signal: AbortSignal) => Promise<void>;
   #isBegun = false;
 
@@ -223,8 +223,8 @@ class HTTPSession implements Session {
     const { end } = agent;
     if (end !== undefined) this.close = (signal) => end(id, signal);
     if (agent.options.fork !== undefined) {
-      this.fork = async () => {
-        const copy = await agent.fork(id, new AbortController().signal);
+      this.fork = async (signal) => {
+        const copy = await agent.fork(id, signal);
         const session = new HTTPSession(agent, copy, system);
         session.#isBegun = this.#isBegun;
         return session;

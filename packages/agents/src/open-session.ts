@@ -58,6 +58,8 @@ export class OpenSession {
   diverged: readonly Divergence[] = [];
   readonly #copying = new Set<Promise<unknown>>();
   #isClosed = false;
+  /** Aborted when it ends. */
+  readonly #ended = new AbortController();
   /** What it did in a turn that failed, as far as it is known. */
   done: readonly ToolCall[] = [];
 
@@ -107,8 +109,11 @@ export class OpenSession {
     };
     let given: unknown;
     try {
-      given = await timed(this.limits.seconds, "answer", async (signal) =>
-        this.session.send(text, { seed, signal, injected, spend, called }),
+      given = await timed(
+        this.limits.seconds,
+        "answer",
+        async (signal) => this.session.send(text, { seed, signal, injected, spend, called }),
+        this.#ended,
       );
       // An agent may catch it, as frameworks do with errors of tools; its answer is none of an agent without limits.
       if (refused !== null) throw refused;
@@ -140,7 +145,7 @@ export class OpenSession {
   async fork(): Promise<OpenSession> {
     const { session, agent, system, seed, limits, ledger } = this;
     const copying = noted(ledger, limits, "fork of a session", async (signal) => {
-      if (session.fork !== undefined) return session.fork();
+      if (session.fork !== undefined) return session.fork(signal);
       const fresh = await agent.start({ seed, system, signal });
       await fresh.restore!(session.snapshot!());
       return fresh;
@@ -157,6 +162,7 @@ export class OpenSession {
   async close(): Promise<void> {
     if (this.#isClosed) return;
     this.#isClosed = true;
+    this.#ended.abort(new Error("the session was ended"));
     inUse.delete(this.session);
     if (this.session.close === undefined) return;
     // What is being copied must not end before.
@@ -258,13 +264,18 @@ async function end(session: Session): Promise<void> {
   await within(CLOSING, "end of a session", Promise.resolve(session.close?.(signal)));
 }
 
-/** Awaits a step of an agent, whose signal is aborted if it takes too long. @throws DeadlineError */
+/**
+ * Awaits a step of an agent, whose signal is aborted if it takes too long.
+ *
+ * @param late aborted from outside where the step is no longer wanted
+ * @throws DeadlineError
+ */
 async function timed<T>(
   seconds: number,
   what: string,
   step: (signal: AbortSignal) => Promise<T>,
+  late = new AbortController(),
 ): Promise<T> {
-  const late = new AbortController();
   const promised = step(late.signal);
   // If it fails after the deadline, nobody waits for it.
   promised.catch(() => {});

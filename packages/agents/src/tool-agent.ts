@@ -1,9 +1,9 @@
-import { UsageError, type Json } from "@astra-rl/base";
+import { argumentsSchema, UsageError, type Json } from "@astra-rl/base";
 import type { AskedCall, ServedModel } from "@astra-rl/http";
 import type { ToolCall } from "@astra-rl/lm";
 import { messageOf, within } from "@astra-rl/method";
 import type { ResponseNote } from "@astra-rl/records";
-import { z } from "zod";
+import type { z } from "zod";
 import type { Agent, AgentReply, Session, SessionStart, SessionTurn } from "./agent.js";
 import { MOST_CHARACTERS } from "./open-session.js";
 import { seedOf } from "./said.js";
@@ -211,7 +211,7 @@ function problemOf(tool: Tool, given: Json): string | null {
   if (tool.parameters === undefined) return null;
   let schema = schemas.get(tool);
   if (schema === undefined) {
-    schema = z.fromJSONSchema(tool.parameters as Parameters<typeof z.fromJSONSchema>[0]);
+    schema = argumentsSchema(tool.parameters, `parameters of ${tool.name}`);
     schemas.set(tool, schema);
   }
   const parsed = schema.safeParse(given);

@@ -1,5 +1,5 @@
 import { readFile } from "node:fs/promises";
-import { parseOptions, UsageError, type Json } from "@astra-rl/base";
+import { argumentsSchema, parseOptions, UsageError, type Json } from "@astra-rl/base";
 import { parse } from "yaml";
 import { z } from "zod";
 
@@ -66,9 +66,12 @@ export async function readToolFixture(file: string): Promise<Tool[]> {
   );
 }
 
-/** @throws UsageError for two tools of one name */
+/** @throws UsageError for two tools of one name, and for parameters that no arguments could be checked with */
 export function checkTools(tools: readonly Tool[], where: string): Tool[] {
   const names = tools.map(({ name }) => name);
+  for (const { name, parameters } of tools) {
+    if (parameters !== undefined) argumentsSchema(parameters, `${where}: parameters of ${name}`);
+  }
   const twice = names.find((name, index) => names.indexOf(name) < index);
   if (twice === undefined) return [...tools];
   throw new UsageError(

@@ -259,6 +259,16 @@ describe("fixtures", () => {
       "tools: [{name: a, results: [{result: 1}]}, {name: a, results: [{result: 1}]}]",
       "duplicate-name",
     ],
+    [
+      "parameters without a type, which any arguments match",
+      "tools: [{name: a, parameters: {properties: {b: {minimum: 1}}}, results: [{result: 1}]}]",
+      "untyped-schema",
+    ],
+    [
+      "parameters that are no JSON Schema",
+      "tools: [{name: a, parameters: {type: number of things}, results: [{result: 1}]}]",
+      "invalid-json-schema",
+    ],
   ])("%s is refused", async (_, text, rule) => {
     await expect(readToolFixture(file(text))).rejects.toThrow(breaking(rule));
   });

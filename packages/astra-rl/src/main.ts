@@ -13,6 +13,7 @@ import {
   EXIT,
   codeAfterWriting,
   setProgram,
+  watchLateErrors,
   watchStandardStreams,
   type Streams,
 } from "@astra-rl/assembly/program";
@@ -55,7 +56,13 @@ export const COMMANDS: Readonly<Record<string, () => Promise<MakeCommand>>> = {
  * @returns the exit code
  */
 export async function main(args: readonly string[], streams: Streams = process): Promise<number> {
-  return codeAfterWriting(await run(args, streams));
+  const late = watchLateErrors((line) => void streams.stderr.write(`${line}\n`));
+  try {
+    const code = await codeAfterWriting(await run(args, streams));
+    return code === EXIT.done && late.count > 0 ? EXIT.failed : code;
+  } finally {
+    late.end();
+  }
 }
 
 /** What the arguments need: the command that they name, and every command where they name none. */

@@ -39,7 +39,7 @@ export {
   type FigureKey,
   type SeedFigureKey,
 } from "./figures.js";
-export { controlsSchema } from "./controls.js";
+export { controlsSchema, isPositive, type Control } from "./controls.js";
 export { goalSchema } from "./goal-record.js";
 export type { GoalFigures, GoalRate, GoalRecord, GoalsSummary, UnknownReason } from "./goal-record.js";
 export type { IntervalRecord } from "./interval-record.js";

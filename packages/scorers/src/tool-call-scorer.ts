@@ -1,6 +1,6 @@
-import { UsageError, parseOptions, type Json } from "@astra-rl/base";
+import { argumentsSchema, UsageError, parseOptions, type Json } from "@astra-rl/base";
 import type { ToolCall } from "@astra-rl/lm";
-import { defineKind, Scorer, type Exchange, type ScoreOutcome } from "@astra-rl/method";
+import { defineKind, notesOf, Scorer, type Exchange, type ScoreOutcome } from "@astra-rl/method";
 import { z } from "zod";
 import { linearPattern, type LinearPattern } from "./linear-pattern.js";
 
@@ -110,15 +110,14 @@ export class ToolCallScorer extends Scorer {
     );
   }
 
-  #isHarmful({ response, calls = [], context }: Exchange): boolean {
+  #isHarmful(exchange: Exchange): boolean {
     // A probe calls nothing.
-    if (response === null) return false;
-    const earlier = context?.messages().flatMap((message) => message.calls) ?? [];
-    const all = [...earlier, ...calls];
+    if (exchange.response === null) return false;
+    const all = callsOfSession(exchange);
     return this.#rules.some(({ call, without, moreThan }) =>
-      calls.some((done, index) => {
-        if (!matches(call, done)) return false;
-        const before = all.slice(0, earlier.length + index);
+      all.some(({ done, isNew }, index) => {
+        if (!isNew || !matches(call, done)) return false;
+        const before = all.slice(0, index).map((each) => each.done);
         const isAllowed =
           without !== null && before.some((other) => other.error === undefined && matches(without, other));
         return !isAllowed && before.filter((other) => matches(call, other)).length >= moreThan;
@@ -127,67 +126,34 @@ export class ToolCallScorer extends Scorer {
   }
 }
 
+/**
+ * All calls of the session that answered: those of the turn, and of the answers before it, as the session gave them. New are
+ * those that no earlier turn has told.
+ */
+function callsOfSession({
+  calls = [],
+  context,
+  diverged = [],
+}: Exchange): { done: ToolCall; isNew: boolean }[] {
+  const answers = context?.messages().filter(({ from }) => from === "target") ?? [];
+  const told = new Set((notesOf(answers.at(-1)).diverged ?? []).map((each) => JSON.stringify(each)));
+  const earlier = answers.flatMap((message, at) => {
+    const other = diverged.find(({ answer }) => answer === at + 1);
+    const isNew = other !== undefined && !told.has(JSON.stringify(other));
+    return (other === undefined ? message.calls : (other.calls ?? [])).map((done) => ({ done, isNew }));
+  });
+  return [...earlier, ...calls.map((done) => ({ done, isNew: true }))];
+}
+
 function matcher(
   { tool, arguments: schema, pattern }: z.output<z.ZodObject<typeof callShape>>,
   where: string,
 ): Matcher {
   return {
     tool,
-    schema: schema === undefined ? null : schemaOf(schema, `${where}.arguments`),
+    schema: schema === undefined ? null : argumentsSchema(schema, `${where}.arguments`),
     pattern: pattern === undefined ? null : linearPattern(pattern, `${where}.pattern`),
   };
-}
-
-/** @throws UsageError for what is no JSON Schema, or has parts that would match anything */
-function schemaOf(given: Readonly<Record<string, unknown>>, where: string): z.ZodType {
-  const schema = { type: "object", ...given };
-  requireTypes(schema, where);
-  try {
-    return z.fromJSONSchema(schema as Parameters<typeof z.fromJSONSchema>[0]);
-  } catch (cause) {
-    const why = cause instanceof Error ? cause.message : String(cause);
-    throw new UsageError("invalid-json-schema", `${where}: must be a JSON Schema: ${why}`, { cause });
-  }
-}
-
-/** Keywords that are checked without a type. zod ignores all others there. */
-const UNTYPED = new Set([
-  "type",
-  "const",
-  "enum",
-  "anyOf",
-  "oneOf",
-  "allOf",
-  "not",
-  "$ref",
-  "$defs",
-  "$schema",
-]);
-const ANNOTATIONS = new Set(["title", "description", "default", "examples", "$comment", "$id", "deprecated"]);
-
-/** @throws UsageError for a part with keywords that zod ignores because the part has no type */
-function requireTypes(schema: unknown, where: string): void {
-  if (typeof schema !== "object" || schema === null) return;
-  const given = schema as Readonly<Record<string, unknown>>;
-  const ignored = Object.keys(given).find((key) => !UNTYPED.has(key) && !ANNOTATIONS.has(key));
-  if (ignored !== undefined && !("type" in given)) {
-    throw new UsageError(
-      "untyped-schema",
-      `${where}: ${ignored} needs a type beside it, such as type: string`,
-    );
-  }
-  for (const key of ["properties", "patternProperties", "$defs"]) {
-    for (const [name, part] of Object.entries(given[key] ?? {}))
-      requireTypes(part, `${where}.${key}.${name}`);
-  }
-  for (const key of ["anyOf", "oneOf", "allOf", "prefixItems"]) {
-    for (const [index, part] of ((given[key] ?? []) as unknown[]).entries()) {
-      requireTypes(part, `${where}.${key}.${index}`);
-    }
-  }
-  for (const key of ["items", "additionalProperties", "contains", "propertyNames"]) {
-    requireTypes(given[key], `${where}.${key}`);
-  }
 }
 
 function matches({ tool, schema, pattern }: Matcher, call: ToolCall): boolean {

@@ -1,5 +1,5 @@
 export { evaluationProgress, showEvaluation } from "./show-evaluation.js";
-export { stopOnInterrupt } from "./interruption.js";
+export { stopOnInterrupt, untilInterrupted } from "./interruption.js";
 export {
   deviceOption,
   downloadNotes,
@@ -23,6 +23,8 @@ export {
   serverRecord,
   spendingNotes,
   spendingNotesOfRanks,
+  stoppedLine as stoppedEvaluationLine,
   trainSystem,
+  untilStopped,
 } from "../run/index.js";
 export { readScorerSpec } from "./scorer-spec.js";

@@ -1,11 +1,5 @@
-import { AstraError } from "@astra-rl/base";
-import { endOnSecondSignal } from "@astra-rl/torch";
+import { distributed, endOnSecondSignal } from "@astra-rl/torch";
 import type { Output } from "../program/output.js";
-
-/** Thrown if a run was stopped between two steps. */
-export class StoppedError extends AstraError {
-  override name = "StoppedError";
-}
 
 /**
  * Handles Ctrl-C: the first aborts the signal; a second one kills the process, even during a computation that blocks
@@ -40,6 +34,30 @@ export function stopOnInterrupt(
   /** Aborted by the first signal. */
   const signal: AbortSignal = controller.signal;
   return { signal, end };
+}
+
+/**
+ * Runs what Ctrl-C ends after the rollouts in progress, so that sessions with agents are ended or listed. Several
+ * processes must end together, so that Ctrl-C kills them.
+ *
+ * @param run calls `onLoaded` once all models are loaded; until then Ctrl-C kills
+ */
+export async function untilInterrupted<T>(
+  output: Output,
+  run: (hooks: { signal: AbortSignal; onLoaded: () => void }) => Promise<T>,
+): Promise<T> {
+  const controller = new AbortController();
+  let interruption: ReturnType<typeof stopOnInterrupt> | null = null;
+  const onLoaded = () => {
+    if (distributed.worldSize() > 1) return;
+    const line = "Stopping after the rollouts in progress; press Ctrl-C again to stop immediately.";
+    interruption = stopOnInterrupt(output, line, { controller });
+  };
+  try {
+    return await run({ signal: controller.signal, onLoaded });
+  } finally {
+    (interruption as ReturnType<typeof stopOnInterrupt> | null)?.end();
+  }
 }
 
 /**

@@ -6,8 +6,7 @@ import { packageVersion, UsageError } from "@astra-rl/base";
 import { Option, type CommandUnknownOpts } from "@commander-js/extra-typings";
 import { exitOf, programScript } from "../program/child.js";
 import { EndedTogetherError, EXIT, explain, NoVerdictError } from "../program/exit.js";
-import { requireSame } from "../run/index.js";
-import { StoppedError } from "./interruption.js";
+import { requireSame, StoppedError } from "../run/index.js";
 import { wholeNumber } from "../program/option-values.js";
 import type { Output } from "../program/output.js";
 

@@ -3,12 +3,13 @@ import { doubtsOfStep, reasonsOf, type MetricsRecord } from "@astra-rl/records";
 import type { Output } from "../program/output.js";
 import {
   spendingNotes,
+  StoppedError,
   StoppedWaitingError,
   type LoadedRun,
   type TrainHooks,
   type TrainingRun,
 } from "../run/index.js";
-import { StoppedError, stoppedLine } from "./interruption.js";
+import { stoppedLine } from "./interruption.js";
 import { downloadNotes, loggerOf } from "./options.js";
 import { trainingProgress } from "./progress.js";
 import { sampleConversations } from "./sample-conversation.js";

@@ -206,7 +206,8 @@ const evaluationSection = (modules: ModuleTypes) =>
     controls: controlsSchema
       .meta(FREE)
       .describe(
-        "Texts that the scorer must find harmful, scored as responses in eval; for a judge of goals, {goal, response}, with reached: " +
+        "Texts that the scorer must find harmful, scored as responses in eval; for an agent, {calls}, with harmful: false for calls that it must " +
+          "not find; for a judge of goals, {goal, response}, with reached: " +
           "false for one that misses it. Where no harm was found they show that it can be; without them, gate is then inconclusive",
       ),
     secondScorer: nestedSections(modules)

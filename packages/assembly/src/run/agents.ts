@@ -4,7 +4,7 @@ import { createHash } from "node:crypto";
 import { didYouMean, UsageError } from "@astra-rl/base";
 import { distributed } from "@astra-rl/torch";
 import type { AnswerJournal } from "@astra-rl/http";
-import type { Model, Scorer, System } from "@astra-rl/method";
+import { HarmTerm, type Model, type Scorer, type System } from "@astra-rl/method";
 import { ComposedScorer, ToolCallScorer } from "@astra-rl/scorers";
 import { modelsOf, type AssembledSystem } from "../assemble/index.js";
 import type { Configuration } from "../configuration/index.js";
@@ -84,8 +84,9 @@ export const sessionNotes = ({ system }: AssembledSystem): string[] =>
  * @throws UsageError
  */
 export function requireCalls({ system, evaluators }: AssembledSystem): void {
-  const { scorer, second } = evaluators;
-  const judges = [scorer, second].filter((each) => each !== undefined);
+  const { scorer, second, reward } = evaluators;
+  const ofTerms = reward?.terms.flatMap(({ term }) => (term instanceof HarmTerm ? term.scorer : [])) ?? [];
+  const judges = [scorer, second, ...ofTerms].filter((each) => each !== undefined);
   for (const tool of judges.flatMap(toolsOf)) requireTool(system, tool);
   const judge = judges.find((each) => each.needsCalls);
   // A system need not list its models. A model that tells the likelihood reads as the target does, but answers nothing.
@@ -95,7 +96,7 @@ export function requireCalls({ system, evaluators }: AssembledSystem): void {
   if (judge === undefined || !callsNothing) return;
   throw new UsageError(
     "no-tool-calls",
-    `scorer: ${judge.name} judges what agents do, but a target tells no tool calls, so that nothing would be found; use an agent ` +
+    `${ofTerms.includes(judge) && judge !== scorer ? "reward.terms: a scorer, " : "scorer: "}${judge.name} judges what agents do, but a target tells no tool calls, so that nothing would be found; use an agent ` +
       "as target (an http-agent with send.calls), or another scorer",
   );
 }

@@ -34,6 +34,7 @@ import { describeMeasured, promptsHash } from "./run-record.js";
 import { requireGoalsRead, trainingPromptsOf } from "./seen-prompts.js";
 import { endSessions, sessionNotes } from "./agents.js";
 import { spendingNotesOfRanks } from "./servers.js";
+import { untilStopped } from "./waiting.js";
 import { checkWindows } from "./windows.js";
 
 /** How an evaluation is shown. */
@@ -42,6 +43,10 @@ interface EvaluateHooks {
   logger?: Logger;
   /** Called before the first rollout and after each; an exception ends the evaluation. */
   onProgress?: (done: number, total: number) => void;
+  /** Called once all models are loaded. */
+  onLoaded?: () => void;
+  /** Aborting it ends the evaluation after the rollouts in progress, or at once if these only wait for an answer. */
+  signal?: AbortSignal;
 }
 
 export interface EvaluationOptions<S = Conversation, A = Message> extends RunParts<S, A>, EvaluateHooks {
@@ -61,6 +66,7 @@ export interface EvaluationOptions<S = Conversation, A = Message> extends RunPar
  *
  * @returns the record, with figures for each turn, each rollout and all of them, and what was measured
  * @throws UsageError for a mistake in the options, before any model is loaded where possible
+ * @throws StoppedError if the signal was aborted
  */
 export async function evaluate<S = Conversation, A = Message>(
   options: EvaluationOptions<S, A> = {},
@@ -70,7 +76,9 @@ export async function evaluate<S = Conversation, A = Message>(
     output: file,
     hub: ofHub,
     logger = warningsLogger,
-    onProgress,
+    onProgress = () => {},
+    onLoaded = () => {},
+    signal,
     ...program
   } = options;
   const hub = { onWarning: (line: string) => logger.warn(line), ...ofHub };
@@ -96,16 +104,25 @@ export async function evaluate<S = Conversation, A = Message>(
       makeFolder(dirname(resolve(file)));
       journal = await keepAnswersOf(assembled, `${file}.answers.jsonl`, { configuration, logger });
     }
-    const { formats, servers } = await introduceModels(assembled, logger, prompts);
-    const record = await evaluateSystem(configuration, assembled, {
-      split,
-      prompts,
-      parts,
-      formats,
-      servers,
-      hub,
-      logger,
-      ...(onProgress === undefined ? {} : { onProgress }),
+    onLoaded();
+    let rollouts = "0 rollouts";
+    const stopped = () => stoppedLine("eval", rollouts, journal);
+    const record = await untilStopped(signal, stopped, async (check) => {
+      const { formats, servers } = await introduceModels(assembled, logger, prompts);
+      return evaluateSystem(configuration, assembled, {
+        split,
+        prompts,
+        parts,
+        formats,
+        servers,
+        hub,
+        logger,
+        onProgress: (done, total) => {
+          onProgress(done, total);
+          rollouts = `${done} of ${total} rollouts`;
+          check();
+        },
+      });
     });
     const spending = await spendingNotesOfRanks(assembled);
     if (!isFirst) return record;
@@ -122,7 +139,14 @@ export async function evaluate<S = Conversation, A = Message>(
   }
 }
 
-export interface EvaluateSystemOptions extends EvaluateHooks {
+/** What is left of an evaluation or search that was stopped. */
+export const stoppedLine = (command: string, after: string, journal: AnswerJournal | null): string =>
+  `${command}: stopped after ${after}; ` +
+  (journal === null
+    ? "nothing was written"
+    : `${journal.paths[0]} keeps the answers so far, which the same command uses again`);
+
+export interface EvaluateSystemOptions extends Pick<EvaluateHooks, "logger" | "onProgress"> {
   split: PromptSplit;
   prompts: readonly Prompt[];
   /** Parts that a program made. */

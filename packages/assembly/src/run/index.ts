@@ -1,4 +1,10 @@
-export { evaluate, evaluateSystem, type EvaluationOptions, type EvaluateSystemOptions } from "./evaluate.js";
+export {
+  evaluate,
+  evaluateSystem,
+  stoppedLine,
+  type EvaluationOptions,
+  type EvaluateSystemOptions,
+} from "./evaluate.js";
 export { introduceModels, keepAnswersOf, noteHubModel, noteHubModels } from "./models.js";
 export type { RunParts } from "./read-program.js";
 export { modelFormats, withToday, type ModelFormats } from "./model-formats.js";
@@ -16,5 +22,5 @@ export {
   type TrainOptions,
   type TrainSystemOptions,
 } from "./train.js";
-export { StoppedWaitingError } from "./waiting.js";
+export { StoppedError, StoppedWaitingError, untilStopped } from "./waiting.js";
 export { checkWindows } from "./windows.js";

@@ -3,8 +3,10 @@ import { DONE_THRESHOLD, summarizeUtility } from "@astra-rl/analysis";
 import { Conversation, Message } from "@astra-rl/lm";
 import {
   exchange,
+  NotedMessage,
   withMemoryAdvice,
   type Exchange,
+  type MessageNotes,
   type Scorer,
   type ScoreOutcome,
   type System,
@@ -84,8 +86,8 @@ function exchangesOf({ per_turn: turns }: EvaluationDetail): (Exchange | null)[]
     ([from, text]) => new Message(from, text),
   );
   let context = Conversation.of(...(messages as [Message, ...Message[]]));
-  return turns.map(({ probe, response, calls = [], error }) => {
-    const answer = new Message("target", response, null, calls);
+  return turns.map(({ probe, response, calls, diverged, error }) => {
+    const answer = new NotedMessage("target", response, { calls, diverged } as MessageNotes);
     const before = context;
     context = context.append(new Message("tester", probe), answer);
     // Without an answer nothing is known; if a scorer of the attack failed instead, there is one.

@@ -1,6 +1,30 @@
 import { AstraError } from "@astra-rl/base";
 import { distributed } from "@astra-rl/torch";
 
+/** Thrown if a run, an evaluation or a search was stopped by its signal. */
+export class StoppedError extends AstraError {
+  override name = "StoppedError";
+}
+
+/**
+ * Does work that a signal ends: at its next check, or at once if it only waits, for example for an agent.
+ *
+ * @param message why nothing more came of it
+ * @throws StoppedError
+ */
+export function untilStopped<T>(
+  signal: AbortSignal | undefined,
+  message: () => string,
+  work: (check: () => void) => Promise<T>,
+): Promise<T> {
+  const stopped = () => new StoppedError(message());
+  if (signal === undefined) return work(() => {});
+  const check = () => {
+    if (signal.aborted) throw stopped();
+  };
+  return unlessIdle(work(check), signal, stopped);
+}
+
 /** Thrown when a run is abandoned because it was to stop and only waited, for example for a server. */
 export class StoppedWaitingError extends AstraError {
   override name = "StoppedWaitingError";

@@ -9,6 +9,7 @@ import {
   setOption,
   testerOption,
   testerOverride,
+  untilInterrupted,
   inProcesses,
   processesOption,
 } from "@astra-rl/assembly/command";
@@ -47,15 +48,18 @@ async function evaluateFrom(
   { split, output: file, json, set = [], tester }: EvalOptions,
   output: Output,
 ): Promise<void> {
-  const record = await evaluate({
-    configuration: config,
-    overrides: [...set, ...testerOverride(tester)],
-    split,
-    output: file === "-" ? undefined : file,
-    logger: loggerOf(output),
-    hub: downloadNotes(output),
-    onProgress: evaluationProgress(output),
-  });
+  const record = await untilInterrupted(output, (hooks) =>
+    evaluate({
+      configuration: config,
+      overrides: [...set, ...testerOverride(tester)],
+      split,
+      output: file === "-" ? undefined : file,
+      logger: loggerOf(output),
+      hub: downloadNotes(output),
+      onProgress: evaluationProgress(output),
+      ...hooks,
+    }),
+  );
   if (distributed.rank() > 0) return;
   const advice = repeatsAdvice(record.summary);
   if (advice !== null) output.note(advice);

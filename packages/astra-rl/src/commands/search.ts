@@ -22,6 +22,9 @@ import {
   showEvaluation,
   introduceModels,
   spendingNotes,
+  stoppedEvaluationLine,
+  untilInterrupted,
+  untilStopped,
   loggerOf,
   keepAnswersOf,
   downloadNotes,
@@ -88,13 +91,15 @@ type SearchCommandOptions = ReturnType<ReturnType<typeof declared>["opts"]>;
 export const searchCommand = (streams: Streams) =>
   declared().action(async (config, { quiet, ...options }) => {
     requireAlone("search");
-    await searchFrom(config, options, createOutput(streams, { quiet }));
+    const output = createOutput(streams, { quiet });
+    await untilInterrupted(output, (hooks) => searchFrom(config, options, output, hooks));
   });
 
 async function searchFrom(
   config: string,
   { queries, probes: keep, maxNll: bound, output: file, json, ...given }: Omit<SearchCommandOptions, "quiet">,
   output: Output,
+  { signal, onLoaded }: { signal: AbortSignal; onLoaded: () => void },
 ): Promise<void> {
   const maxNll = bound === "none" ? null : bound;
   const logger = loggerOf(output);
@@ -122,44 +127,58 @@ async function searchFrom(
       makeFolder(dirname(resolve(file)));
       journal = await keepAnswersOf(assembled, `${file}.answers.jsonl`, { configuration, logger });
     }
-    const { formats, servers } = await introduceModels(assembled, logger, [...openers, ...prompts]);
-    const rollouts = rolloutsOf(configuration, prompts);
-    const progress = new Progress(output, { unit: "answer", total: queries });
-    const tester = new ReplayTester();
-    const result = await searchProbes(configuration, assembled, {
-      openers,
-      queries,
-      keep,
-      maxNll,
-      firstEpisode: rollouts,
-      tester,
-      onProgress: (done) => progress.update(done),
-    });
-    progress.end();
-    if (result.search === null) throw new NoVerdictError("search", result.doubts);
-    const { search } = result;
-    if (search.probes.every(({ biased_estimate: { n_successes: found } }) => found === 0)) {
-      output.alert(
-        "no probe led to harm in the search, so the evaluation uses probes that are merely likely; allow more " +
-          "queries, or train a tester " +
-          "if harm requires different probes in successive turns, since a search repeats one probe",
-      );
-    }
-    if (search.max_nll === null && maxNll === undefined) {
-      output.note("No model computes the likelihood of probes, so the search runs without a bound");
-    }
-    const texts = search.probes.map(({ probe }) => probe);
-    tester.say(takingTurns(texts, { prompts: prompts.length, rollouts, depth: depthOf(configuration) }));
-    const record = await evaluateSystem(configuration, assembled, {
-      logger,
-      onProgress: evaluationProgress(output),
-      split: "test",
-      prompts,
-      tester: identityOf(configuration, texts),
-      search,
-      trainingPrompts: openers,
-      formats,
-      servers,
+    onLoaded();
+    let after = "0 answers";
+    const stopped = () => stoppedEvaluationLine("search", after, journal);
+    const [search, record] = await untilStopped(signal, stopped, async (check) => {
+      const { formats, servers } = await introduceModels(assembled, logger, [...openers, ...prompts]);
+      const rollouts = rolloutsOf(configuration, prompts);
+      const progress = new Progress(output, { unit: "answer", total: queries });
+      const tester = new ReplayTester();
+      const result = await searchProbes(configuration, assembled, {
+        openers,
+        queries,
+        keep,
+        maxNll,
+        firstEpisode: rollouts,
+        tester,
+        onProgress: (done) => {
+          progress.update(done);
+          after = `${done} answers`;
+          check();
+        },
+      });
+      progress.end();
+      if (result.search === null) throw new NoVerdictError("search", result.doubts);
+      const { search } = result;
+      if (search.probes.every(({ biased_estimate: { n_successes: found } }) => found === 0)) {
+        output.alert(
+          "no probe led to harm in the search, so the evaluation uses probes that are merely likely; allow more " +
+            "queries, or train a tester " +
+            "if harm requires different probes in successive turns, since a search repeats one probe",
+        );
+      }
+      if (search.max_nll === null && maxNll === undefined) {
+        output.note("No model computes the likelihood of probes, so the search runs without a bound");
+      }
+      const texts = search.probes.map(({ probe }) => probe);
+      tester.say(takingTurns(texts, { prompts: prompts.length, rollouts, depth: depthOf(configuration) }));
+      const progressed = evaluationProgress(output);
+      const record = await evaluateSystem(configuration, assembled, {
+        logger,
+        onProgress: (done, total) => {
+          progressed(done, total);
+          check();
+        },
+        split: "test",
+        prompts,
+        tester: identityOf(configuration, texts),
+        search,
+        trainingPrompts: openers,
+        formats,
+        servers,
+      });
+      return [search, record] as const;
     });
     if (file !== undefined) writeResult(file, stringifyEvaluation(record));
     for (const path of journal?.paths ?? []) rmSync(path, { force: true });

@@ -1,3 +1,4 @@
+export { argumentsSchema } from "./arguments-schema.js";
 export { closest, didYouMean } from "./closest.js";
 export { deviceSchema } from "./device.js";
 export {

@@ -3,6 +3,7 @@ import { z } from "zod";
 import { goalOf, type Conversation, type Goal, Message } from "@astra-rl/lm";
 import {
   controlsSchema,
+  isPositive,
   EVALUATION_VERSION,
   type EvaluationDetail,
   type EvaluationOverall,
@@ -119,8 +120,11 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
     const chosen = scorer ?? own;
     this.scorer = chosen instanceof Scorer && !(chosen instanceof NoScorer) ? chosen : null;
     const { needsGoal = false } = this.scorer ?? {};
-    if (this.scorer !== null && controls.some((each) => (typeof each === "string") === needsGoal)) {
-      const form = needsGoal ? "needs a goal, {goal: …, response: …}" : "must be a text";
+    if (
+      this.scorer !== null &&
+      controls.some((each) => (typeof each !== "string" && "goal" in each) !== needsGoal)
+    ) {
+      const form = needsGoal ? "needs a goal, {goal: …, response: …}" : "must be a text or {calls: …}";
       throw new UsageError(
         "inapplicable-option",
         `evaluation.controls: each ${form}, as the scorer ${this.scorer.name} reads it`,
@@ -236,7 +240,9 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
     const outcomes = await this.scorer.scoreAndValidate(
       this.#controls.map((each) => {
         if (typeof each === "string") return exchange("", each, null);
-        const { goal, prompt, response } = each;
+        const { prompt, response } = each;
+        if ("calls" in each) return { prompt, response, calls: each.calls as Message["calls"] };
+        const { goal } = each;
         return {
           prompt,
           response,
@@ -246,7 +252,7 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
     );
     const right = this.#controls.filter((each, at) => {
       const { score } = outcomes[at]!;
-      return score !== undefined && score >= this.threshold === (typeof each === "string" || each.reached);
+      return score !== undefined && score >= this.threshold === isPositive(each);
     });
     return { n: this.#controls.length, n_found: right.length };
   }

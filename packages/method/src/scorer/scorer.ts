@@ -1,7 +1,7 @@
 import { Conversation, Message, type Goal } from "@astra-rl/lm";
 import { describeValue, UsageError, hasMethods, requireList } from "@astra-rl/base";
 import { z } from "zod";
-import type { Failure } from "@astra-rl/records";
+import type { Divergence, Failure } from "@astra-rl/records";
 import { checkCount, ContractError, attempt, notesOf, within, type RetryOptions } from "../tree/index.js";
 
 /** How harmful one text is. */
@@ -40,6 +40,8 @@ export interface Exchange {
   readonly unanswered?: Failure;
   /** The conversation before the prompt, for scorers that keep it; absent where there is none. */
   readonly context?: Conversation;
+  /** Where an agent's session differs from `context`; absent where it does not. */
+  readonly diverged?: readonly Divergence[];
   /** What the tester is to achieve, for scorers that need it; absent where there is none. */
   readonly goal?: Goal;
 }
@@ -50,12 +52,13 @@ export interface Exchange {
  */
 export function exchange(prompt: string, answer: string | Message | null, context: unknown): Exchange {
   const calls = answer instanceof Message && answer.calls.length > 0 ? { calls: answer.calls } : {};
-  const { unanswered } = notesOf(answer);
+  const { unanswered, diverged } = notesOf(answer);
   const given = {
     prompt,
     response: answer === null ? null : String(answer),
     ...calls,
     ...(unanswered === undefined ? {} : { unanswered }),
+    ...(diverged === undefined ? {} : { diverged }),
   };
   if (!(context instanceof Conversation)) return given;
   const { goal } = context;
@@ -210,13 +213,14 @@ export function distinctItems(
 /** What a scorer that keeps roles reads of an item. */
 function asRead({ keepsContext, needsGoal }: Scorer, item: Judged): Judged {
   if (typeof item === "string") return item;
-  const { prompt, response, calls, unanswered, context, goal } = item;
+  const { prompt, response, calls, unanswered, context, diverged, goal } = item;
   return {
     prompt,
     response,
     ...(calls === undefined ? {} : { calls }),
     ...(unanswered === undefined ? {} : { unanswered }),
     ...(keepsContext && context !== undefined ? { context } : {}),
+    ...(keepsContext && diverged !== undefined ? { diverged } : {}),
     ...(needsGoal && goal !== undefined ? { goal } : {}),
   };
 }
@@ -224,7 +228,7 @@ function asRead({ keepsContext, needsGoal }: Scorer, item: Judged): Judged {
 /** Equal exactly for equal items. */
 export function keyOf(item: Judged): string {
   if (typeof item === "string") return JSON.stringify(item);
-  const { prompt, response, calls: done, unanswered, context, goal } = item;
+  const { prompt, response, calls: done, unanswered, context, diverged, goal } = item;
   const before = context
     ?.messages()
     .map(({ from, text, calls }) => (calls.length === 0 ? [from, text] : [from, text, calls]));
@@ -236,6 +240,7 @@ export function keyOf(item: Judged): string {
     ...(goal ? [{ goal }] : []),
     ...(done ? [{ calls: done }] : []),
     ...(unanswered ? [{ unanswered }] : []),
+    ...(diverged ? [{ diverged }] : []),
   ]);
 }
 
