@@ -129,7 +129,11 @@ export const localAgentKind = defineKind({
   name: "local-agent",
   summary: "A local chat model that writes tool calls as Hermes and Qwen models do; the tools are run here",
   schema: z.strictObject({
-    model: z.string().min(1).meta({ path: "model" }).describe("A folder in Hugging Face format, or a hub id"),
+    model: z
+      .string()
+      .min(1)
+      .meta({ path: "model" })
+      .describe("A folder in Hugging Face format, a hub id, or embedded:<name>"),
     system: z.string().min(1).optional().describe("The system prompt"),
     format: modelFormatShape.format,
     ...toolShape,

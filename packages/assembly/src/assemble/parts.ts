@@ -13,6 +13,7 @@ import {
   type ModuleRole,
   type ScoreCache,
 } from "../configuration/index.js";
+import { modelSource } from "./model-source.js";
 import { scorerIdentity } from "./scorer-identity.js";
 
 /** Creates the part that a section selects. @throws UsageError if it cannot be created */
@@ -22,6 +23,7 @@ export async function makePart<R extends Role>(
   parts: KindParts[R],
 ): Promise<Made[R]> {
   const { type: _, ...options } = section;
+  if (typeof options["model"] === "string") options["model"] = modelSource(options["model"]);
   return (await kindOf(role, section)).make(options, parts);
 }
 

@@ -70,12 +70,20 @@ function warningOf(name: string, left: readonly LeftOpen[]): string[] {
   return [`the ${name} has ${left.length} sessions that could not be ended: ${shown.join(", ")}${more}`];
 }
 
-/** A line for each agent with what became of its sessions in this process. */
-export const sessionNotes = ({ system }: AssembledSystem): string[] =>
-  agentModels(system).map(({ name, counts: { started, forked, replayed, diverged } }) => {
-    const sessions = `${name}: ${started + forked} sessions, ${forked} of them forks and ${replayed} replays`;
-    return diverged === 0 ? sessions : `${sessions}; ${diverged} answers followed from other earlier ones`;
-  });
+/** A line for each agent with what became of its sessions in all processes. */
+export async function sessionNotes({ system }: AssembledSystem): Promise<string[]> {
+  const notes: string[] = [];
+  for (const { name, counts } of agentModels(system)) {
+    const all = await distributed.allGatherObject(counts);
+    const sum = (key: keyof typeof counts) => all.reduce((total, own) => total + own[key], 0);
+    const [forked, diverged] = [sum("forked"), sum("diverged")];
+    const sessions = `${name}: ${sum("started") + forked} sessions, ${forked} of them forks and ${sum("replayed")} replays`;
+    notes.push(
+      diverged === 0 ? sessions : `${sessions}; ${diverged} answers followed from other earlier ones`,
+    );
+  }
+  return notes;
+}
 
 /**
  * Refuses a scorer of calls that could never find anything: where a target calls no tools, and where no agent has a tool that a rule

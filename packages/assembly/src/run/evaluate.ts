@@ -124,12 +124,13 @@ export async function evaluate<S = Conversation, A = Message>(
         },
       });
     });
-    const spending = await spendingNotesOfRanks(assembled);
-    if (!isFirst) return record;
-    if (file !== undefined) writeFileAtomic(file, [stringifyEvaluation(record)]);
+    const notes = [...(await spendingNotesOfRanks(assembled)), ...(await sessionNotes(assembled))];
+    if (file !== undefined && isFirst) writeFileAtomic(file, [stringifyEvaluation(record)]);
+    await distributed.barrier();
     // The record contains them now; another evaluation must query again.
     for (const path of journal?.paths ?? []) rmSync(path, { force: true });
-    for (const line of [...spending, ...sessionNotes(assembled)]) logger.info(line);
+    if (!isFirst) return record;
+    for (const line of notes) logger.info(line);
     if (file !== undefined) logger.info(`Wrote ${file}`);
     return record;
   } finally {

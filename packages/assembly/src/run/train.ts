@@ -228,7 +228,7 @@ export async function trainSystem(
     trainer.dispose();
   }
   const { step, stopReason = null } = trainer;
-  for (const line of [...(await spendingNotesOfRanks(assembled)), ...sessionNotes(assembled)])
+  for (const line of [...(await spendingNotesOfRanks(assembled)), ...(await sessionNotes(assembled))])
     logger.info(line);
   const isAborted = (await distributed.allGatherObject(signal?.aborted === true)).includes(true);
   const metrics = isFirst ? metricsOf(folder) : [];

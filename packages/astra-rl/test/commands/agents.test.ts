@@ -1,6 +1,6 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { copyFileSync, existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { fileURLToPath } from "node:url";
@@ -112,4 +112,46 @@ reward: { terms: [{ type: score, scorer: { type: tool-call, calls: [{ tool: refu
     expect(err).toContain("reward.terms: a scorer, tool-call judges what agents do");
     expect(code).toBe(2);
   }
+});
+
+const REFUNDING = `export const agent = (text) => ({ text: "Done.", calls: [{ name: "refund", arguments: { text } }] });`;
+
+test("two processes measure what one does, count the sessions of both, and leave no answers", async () => {
+  writeFileSync(path("agent.mjs"), REFUNDING);
+  writeFileSync(path("run.yaml"), yaml("{ type: ./agent.mjs#agent }"));
+  const one = await started("eval", "run.yaml", "--output", "one.json").ended;
+  const two = await started("eval", "run.yaml", "--output", "two.json", "--processes", "2").ended;
+  expect([one.code, two.code]).toEqual([0, 0]);
+  expect(readFileSync(path("two.json"), "utf8")).toBe(readFileSync(path("one.json"), "utf8"));
+  for (const { text } of [one, two]) expect(text).toContain("target: 8 sessions, 0 of them forks");
+  expect(readdirSync(path()).filter((name) => /answers(?:\.rank-1)?\.jsonl$/u.test(name))).toEqual([]);
+});
+
+test("an agent cannot be hardened, by name", async () => {
+  writeFileSync(path("agent.mjs"), REFUNDING);
+  writeFileSync(path("run.yaml"), yaml("{ type: ./agent.mjs#agent }"));
+  await started("train", "run.yaml", "--run-dir", "run", "--quiet").ended;
+  const { err, code } = await runCommand("harden", path("run"), "--output", path("hardened"));
+  expect(err).toContain("models.target must be a checkpoint, since an agent");
+  expect(code).toBe(2);
+});
+
+test("a local agent may be an embedded model", async () => {
+  const world = fileURLToPath(new URL("../../../assembly/world/shop-data/", import.meta.url));
+  for (const name of ["tools.json", "customers-test.json"]) copyFileSync(`${world}${name}`, path(name));
+  writeFileSync(
+    path("run.yaml"),
+    `
+models: { tester: "embedded:shop", target: { type: local-agent, model: "embedded:shop", tools: tools.json } }
+prompts: { test: customers-test.json }
+scorer: { type: tool-call, calls: [{ tool: find_order }] }
+reward: { terms: [{ type: harm, of: response, weight: 1 }] }
+sampler: { depth: 1 }
+evaluation: { rollouts: 2 }
+`,
+  );
+  const { code, json } = await runCommand("eval", path("run.yaml"), "--json", "--quiet");
+  expect(code).toBe(0);
+  const [{ summary }] = json<{ summary: { n_errors: number; n_calls: number } }>() as [never];
+  expect(summary).toMatchObject({ n_errors: 0, n_calls: 2 });
 });

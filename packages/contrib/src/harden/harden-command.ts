@@ -130,7 +130,7 @@ async function* hardenRounds(
   if (target === null) {
     throw new UsageError(
       "not-a-checkpoint",
-      `${run}: models.target must be a checkpoint, since a model on a server cannot be trained`,
+      `${run}: models.target must be a checkpoint, since an agent, a model on a server or one of a module cannot be trained`,
     );
   }
   const tester = ["best", "last"]
