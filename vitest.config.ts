@@ -128,7 +128,7 @@ export default defineConfig({
               [`${folder}/**/*.test.ts`],
               [],
               // The addon is out of their reach.
-              isWithoutEngine(name) ? { ASTRA_TORCH_BUILD: source("no-engine") } : {},
+              isWithoutEngine(name) ? { ASTRA_RL_ENGINE: source("no-engine") } : {},
             ),
           ),
     pool: "forks",

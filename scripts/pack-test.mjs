@@ -28,7 +28,7 @@ import { fileURLToPath } from "node:url";
 import { checkPackage, createPackageFromTarballData } from "@arethetypeswrong/core";
 import { publint } from "publint";
 import { formatMessage } from "publint/utils";
-import { isWithoutEngine, PUBLISHED } from "./packages.mjs";
+import { isWithoutEngine, PREBUILT, PUBLISHED } from "./packages.mjs";
 import { onPath } from "../packages/torch/scripts/setup/command.mjs";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
@@ -107,6 +107,12 @@ try {
   for (const tarball of tarballs) await checkTarball(tarball);
   say("publint and attw find nothing");
 
+  // Who writes programs in TypeScript has the types of Node.
+  const types = ["typescript", "@types/node"].map(
+    (name) =>
+      `${name}@${JSON.parse(readFileSync(join(root, "node_modules", name, "package.json"), "utf8")).version}`,
+  );
+
   // Records, analysis and reports in a folder where the engine does not exist.
   const alone = join(project, "alone");
   mkdirSync(alone);
@@ -121,6 +127,7 @@ try {
     "--no-fund",
     "--ignore-scripts",
     ...withoutEngine,
+    ...types,
   );
   check(!existsSync(join(alone, "node_modules/@astra-rl/torch")), "reports ask for the engine");
   writeFileSync(
@@ -143,10 +150,12 @@ if (interval === null || interval.lower > 0.3 || interval.upper < 0.3) throw new
   say("records, analysis and reports work without the engine");
 
   writeFileSync(join(project, "package.json"), '{ "name": "packed", "private": true, "type": "module" }\n');
-  const types = ["typescript", "@types/node"].map(
-    (name) =>
-      `${name}@${JSON.parse(readFileSync(join(root, "node_modules", name, "package.json"), "utf8")).version}`,
+  // In the place of the prebuilt engine, which no registry may have yet, and without which the engine is built.
+  const { name, version } = JSON.parse(
+    readFileSync(join(root, "packages", PREBUILT[0], "package.json"), "utf8"),
   );
+  mkdirSync(join(project, "without-engine"));
+  writeFileSync(join(project, "without-engine/package.json"), JSON.stringify({ name, version }));
   run(
     project,
     npm,
@@ -155,6 +164,7 @@ if (interval === null || interval.lower > 0.3 || interval.upper < 0.3) throw new
     "--no-audit",
     "--no-fund",
     "--ignore-scripts",
+    "./without-engine",
     ...tarballs,
     ...types,
   );

@@ -1,2 +1,3 @@
+export const PREBUILT: readonly string[];
 export const PUBLISHED: readonly string[];
 export function isWithoutEngine(name: string): boolean;

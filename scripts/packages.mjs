@@ -6,10 +6,15 @@ import { fileURLToPath } from "node:url";
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const readJson = (...parts) => JSON.parse(readFileSync(join(root, ...parts), "utf8"));
 
-/** Folders below packages/ of those that are published. */
-export const PUBLISHED = readJson("package.json")
-  .workspaces.filter((path) => !readJson(path, "package.json").private)
-  .map((path) => basename(path));
+const published = readJson("package.json")
+  .workspaces.map((path) => ({ folder: basename(path), ...readJson(path, "package.json") }))
+  .filter((each) => !each.private);
+
+/** Folders below packages/ of those that are published and written in TypeScript, those first that others depend on. */
+export const PUBLISHED = published.filter(({ os }) => os === undefined).map(({ folder }) => folder);
+
+/** Folders below packages/ of the prebuilt engines, each for one system. */
+export const PREBUILT = published.filter(({ os }) => os !== undefined).map(({ folder }) => folder);
 
 /**
  * Whether a published package works without the engine: neither it nor what it depends on is `torch`.

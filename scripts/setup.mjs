@@ -23,10 +23,11 @@ import { Stamp, takeLock } from "../packages/torch/scripts/setup/stamp.mjs";
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const inRoot = (...parts) => join(root, ...parts);
 const readJson = (...parts) => JSON.parse(readFileSync(inRoot(...parts), "utf8"));
-/** The packages that are published, and so compiled. */
-const PACKAGES = readJson("package.json").workspaces.filter(
-  (path) => !readJson(path, "package.json").private,
-);
+/** The packages that are published, and so compiled; a prebuilt engine, which is for one system, has no TypeScript. */
+const PACKAGES = readJson("package.json").workspaces.filter((path) => {
+  const { private: isPrivate, os } = readJson(path, "package.json");
+  return !isPrivate && os === undefined;
+});
 const quiet = process.argv.includes("--quiet");
 const force = process.argv.includes("--force");
 const stateFolder = inRoot(".cache");

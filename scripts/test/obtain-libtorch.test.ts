@@ -24,7 +24,7 @@ function machine(change: Partial<Means>): { means: Means; said: string[] } {
   const said: string[] = [];
   const means: Means = {
     say: (line) => said.push(line),
-    folder: "/cache",
+    canBuild: () => true,
     variable: () => nothing,
     python: () => nothing,
     debian: () => nothing,
@@ -45,6 +45,7 @@ describe("where libtorch comes from, in order", () => {
       python: () => libtorch("python"),
       debian: () => libtorch("debian", "/blas"),
       cached: () => libtorch("download"),
+      source: () => ({ url: "http://127.0.0.1/x.zip", sha256: "0" }),
     };
     expect((await obtainLibtorch(machine(all).means)).origin).toBe("LIBTORCH");
     expect((await obtainLibtorch(machine({ ...all, variable: () => nothing }).means)).origin).toBe("python");
@@ -99,9 +100,9 @@ describe("where libtorch comes from, in order", () => {
   test("without apt the archive is fetched", async () => {
     let isFetched = false;
     const { means } = machine({
-      source: () => ({ url: "http://127.0.0.1/x.zip", sha256: "0" }),
+      source: () => ({ url: "http://127.0.0.1/x.zip", sha256: "0a1b2c3d4e5f60" }),
       fetch: (_, folder) => {
-        expect(folder).toBe("/cache");
+        expect(folder).toMatch(/libtorch-0a1b2c3d4e5f$/u);
         isFetched = true;
         return Promise.resolve();
       },
@@ -131,6 +132,65 @@ describe("where libtorch comes from, in order", () => {
         .split("\n")
         .filter((line) => line.startsWith("  - ")),
     ).toHaveLength(4);
+  });
+});
+
+describe("with a prebuilt engine", () => {
+  const prebuilt = { folder: "/engine", version: "0.1.0", libtorch: "2.13.0", glibc: "2.28" };
+  const source = () => ({ url: "http://127.0.0.1/x.zip", sha256: "0" });
+  const of = (origin: Libtorch["origin"], change: Partial<Libtorch>): Search => ({
+    found: { ...libtorch(origin, "/blas").found!, ...change },
+  });
+  const archive = of("download", { version: "2.13.0" });
+  const debian = () => of("debian", { version: "1.13.0" });
+
+  test("the archive comes before Debian's libtorch, for which an engine would have to be built", async () => {
+    const { means } = machine({ prebuilt, source, debian, cached: () => archive });
+    expect((await obtainLibtorch(means)).origin).toBe("download");
+  });
+
+  test.each([
+    ["of its version", { version: "2.13.0" }, false, "python"],
+    ["of its version, with CUDA, and no compiler", { version: "2.13.0", cuda: true }, false, "download"],
+    ["of its version, with CUDA, and a compiler", { version: "2.13.0", cuda: true }, true, "python"],
+    ["of another version, and no compiler", { version: "2.14.1" }, false, "download"],
+    ["of another version, and a compiler", { version: "2.14.1" }, true, "python"],
+  ])("Python's torch %s", async (_, change, hasCompiler, origin) => {
+    const { means, said } = machine({
+      prebuilt,
+      source,
+      canBuild: () => hasCompiler,
+      python: () => of("python", change),
+      cached: () => archive,
+    });
+    expect((await obtainLibtorch(means)).origin).toBe(origin);
+    expect(said).toEqual(
+      origin === "python"
+        ? []
+        : [expect.stringMatching(/^passing over the Python package torch: .*no compiler/u)],
+    );
+  });
+
+  test("without a network Debian's libtorch is used, in words", async () => {
+    const fetch = () => Promise.reject(new Error("http://127.0.0.1/x.zip cannot be reached"));
+    const { means, said } = machine({ prebuilt, source, debian, fetch });
+    expect((await obtainLibtorch(means)).origin).toBe("debian");
+    expect(said.at(-1)).toBe(
+      "libtorch 2.13.0, which the prebuilt engine is for, could not be had (http://127.0.0.1/x.zip cannot be reached); " +
+        "looking for another one, to build the engine for it",
+    );
+  });
+
+  test("when all fails, the remedies name its version and the command of an installed package", async () => {
+    const fetch = vi.fn(() => Promise.reject(new Error("http://127.0.0.1/x.zip answered 404")));
+    const { means } = machine({ prebuilt, source, fetch, command: "npx astra-rl setup" });
+    const problem = await obtainLibtorch(means).then(
+      () => null,
+      (error: Error & { remedies: string[] }) => error,
+    );
+    expect(fetch).toHaveBeenCalledTimes(1);
+    expect(problem?.remedies.join("\n")).toContain("pip install torch==2.13.0");
+    expect(problem?.remedies.join("\n")).not.toContain("npm run setup");
   });
 });
 

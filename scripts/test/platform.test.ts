@@ -1,5 +1,9 @@
 import { expect, test } from "vitest";
-import { checkPlatform, compilerShortcoming } from "../../packages/torch/scripts/setup/platform.mjs";
+import {
+  checkNode,
+  checkPlatform,
+  compilerShortcoming,
+} from "../../packages/torch/scripts/setup/platform.mjs";
 
 test("systems that nothing has been built for are named, without advice that would not help there", () => {
   expect(() => checkPlatform("linux")).not.toThrow();
@@ -18,6 +22,13 @@ test("systems that nothing has been built for are named, without advice that wou
     })();
     expect(problem).toContain(`${name} is not supported yet`);
     expect(problem).not.toMatch(/apt/u);
+  }
+});
+
+test("a Node that is older than the packages ask for is told of", () => {
+  for (const version of ["20.19.0", "22.0.0", "24.1.0"]) expect(() => checkNode(version)).not.toThrow();
+  for (const version of ["18.20.0", "20.18.3"]) {
+    expect(() => checkNode(version)).toThrow(`Node is version ${version}; 20.19 or later is needed`);
   }
 });
 

@@ -12,6 +12,8 @@ export interface EngineInformation {
   libtorch: string;
   /** Path of the loaded libtorch_cpu. */
   origin: string;
+  /** Path of the loaded addon: one that set-up built, or a prebuilt one of a package. */
+  addon: string;
   /** "OpenBLAS (path)", "MKL", or "unknown". */
   blas: string;
   /** Whether the BLAS shares libtorch's OpenMP threads; null if unknown. */
@@ -45,6 +47,7 @@ export function engineInformation(): EngineInformation {
   return {
     libtorch: native.version,
     origin: libraries.find((path) => basename(path).startsWith("libtorch_cpu")) ?? "",
+    addon: libraries.find((path) => basename(path) === "astra_torch.node") ?? "",
     blas: openBlas !== undefined ? `OpenBLAS (${openBlas[0]})` : native.mkl ? "MKL" : (blas[0] ?? "unknown"),
     blasUsesOpenMp: openBlas !== undefined ? /USE_OPENMP|openmp/iu.test(openBlas[2] + openBlas[0]) : null,
     coreType: openBlas?.[1] ?? null,

@@ -2,13 +2,13 @@
  * The native addon: its location, the preparation before loading, and its typed interface. Only this package uses it
  * directly.
  */
-import { readFileSync, statSync } from "node:fs";
+import { statSync } from "node:fs";
 import { createRequire } from "node:module";
-import { dirname, join, resolve, sep } from "node:path";
-import { fileURLToPath } from "node:url";
+import { join } from "node:path";
 import { describeValue, OutOfMemoryError, TorchError, UsageError } from "@astra-rl/base";
 import { requireAddressSpace } from "./address-space.js";
 import { allowedProcessors, controlGroups } from "./control-groups.js";
+import { findEngine, requireVersion, unloadable, type EngineFiles } from "./engine-files.js";
 import { operatorNames } from "./operator-names.generated.js";
 import { boundedThreads, computingCores, namedThreads, waitingVariables } from "./threads.js";
 
@@ -224,11 +224,6 @@ interface Preload {
   load(path: string): string | null;
 }
 
-/** Relative to src/ (tests) and dist/ (the built package) alike. */
-const buildFolder = resolve(
-  process.env["ASTRA_TORCH_BUILD"] ?? join(dirname(fileURLToPath(import.meta.url)), "..", "build"),
-);
-
 let loaded: NativeAddon | null = null;
 
 /** Memory shared with the addon, empty before it is loaded: see exchange.ts. */
@@ -237,14 +232,6 @@ export const exchanged = { words: new Float64Array(0), facts: new Float64Array(0
 /** The addon, loaded at first use. Throws an AstraError that names the setup command if it is missing. */
 export function addon(): NativeAddon {
   return loaded ?? (loaded = load());
-}
-
-function readText(path: string): string {
-  try {
-    return readFileSync(path, "utf8");
-  } catch {
-    return "";
-  }
 }
 
 /** Path of Debian's OpenMP build of OpenBLAS; the pthread build and the reference BLAS are several times slower. */
@@ -290,43 +277,43 @@ function keepLibrariesWithin(preload: Preload): void {
   if (isa === "avx512_bf16" || isa === "amx") preload.setVariable("OPENBLAS_CORETYPE", "Cooperlake");
 }
 
-/**
- * Command that builds the engine: in a clone its setup script, which does more; for an installed package the CLI
- * command.
- */
-function setupCommand(): string {
-  return buildFolder.split(sep).includes("node_modules")
-    ? "npx astra-rl setup"
-    : "npm run setup` in the project's folder, or `npx astra-rl setup";
+/** Opens what the addon is loaded after. @throws UsageError for a processor that the prebuilt engine is not for */
+function prepare(preload: Preload, { libraryFolder, libraries, prebuilt }: EngineFiles): void {
+  // Assigning to process.env sets the process's environment variable, which the runtimes read.
+  for (const [name, value] of boundedThreads(process.env)) {
+    process.stderr.write(
+      `${name}: ${process.env[name]} threads are more than can be of use; taking ${value}\n`,
+    );
+    process.env[name] = value;
+  }
+  if (prebuilt !== null && preload.instructionSets()[1] === "baseline") {
+    throw new UsageError(
+      "unsupported-processor",
+      "the prebuilt engine is for processors with x86-64-v3 (AVX2 and FMA: Intel's since Haswell, AMD's since Zen), which this one " +
+        "lacks; run `npx astra-rl setup`, which builds an engine for it (needs g++)",
+    );
+  }
+  keepLibrariesWithin(preload);
+  for (const [name, value] of waitingVariables(process.env, preload.pauseNanoseconds())) {
+    preload.setVariable(name, value);
+  }
+  const blas = libraryFolder === null ? null : openMpBlas(libraryFolder);
+  // Loads the fast BLAS in this process only, whichever BLAS the machine has selected.
+  if (blas !== null) preload.load(blas);
+  for (const library of libraries) {
+    const reason = preload.load(library);
+    if (reason !== null) throw new Error(reason);
+  }
 }
 
 function load(): NativeAddon {
-  const require = createRequire(import.meta.url);
-  const file = join(buildFolder, "astra_torch.node");
-  if (statSync(file, { throwIfNoEntry: false }) === undefined) {
-    throw new UsageError(
-      "engine-not-built",
-      `the engine is not built: there is no ${file}; run \`${setupCommand()}\` (it finds or installs libtorch and builds the addon)`,
-    );
-  }
+  const files = findEngine();
   try {
-    // Assigning to process.env sets the process's environment variable, which the runtimes read.
-    for (const [name, value] of boundedThreads(process.env)) {
-      process.stderr.write(
-        `${name}: ${process.env[name]} threads are more than can be of use; taking ${value}\n`,
-      );
-      process.env[name] = value;
-    }
-    const preload = require(join(buildFolder, "preload.node")) as Preload;
-    keepLibrariesWithin(preload);
-    for (const [name, value] of waitingVariables(process.env, preload.pauseNanoseconds())) {
-      preload.setVariable(name, value);
-    }
-    const stamp = JSON.parse(readText(join(buildFolder, "stamp.json")) || "{}") as { libraryFolder?: string };
-    const blas = stamp.libraryFolder === undefined ? null : openMpBlas(stamp.libraryFolder);
-    // Loads the fast BLAS in this process only, whichever BLAS the machine has selected.
-    if (blas !== null) preload.load(blas);
-    const native = require(file) as NativeAddon;
+    const require = createRequire(import.meta.url);
+    prepare(require(join(files.folder, "preload.node")) as Preload, files);
+    const native = require(join(files.folder, "astra_torch.node")) as NativeAddon;
+    // The headers, from which the version was read before, could be of another one.
+    if (files.prebuilt !== null) requireVersion(files.prebuilt, native.information().configuration);
     native.setErrorClass(TorchError, OutOfMemoryError);
     native.registerOperators(operatorNames);
     const [words, facts] = native.exchange();
@@ -338,11 +325,6 @@ function load(): NativeAddon {
     return native;
   } catch (cause) {
     if (cause instanceof UsageError) throw cause;
-    const reason = cause instanceof Error ? cause.message.split("\n")[0] : String(cause);
-    throw new UsageError(
-      "engine-unloadable",
-      `the engine in ${buildFolder} cannot be loaded: ${reason}; run \`${setupCommand()}\` to build it again`,
-      { cause },
-    );
+    return unloadable(files, cause);
   }
 }

@@ -28,12 +28,12 @@ describe("loading", () => {
     const folder = mkdtempSync(join(tmpdir(), "astra-unbuilt-"));
     const { output, status } = run(
       `console.log("imported"); try { torch.ones([1]); } catch (error) { console.log(error.name, error.message); }`,
-      { ASTRA_TORCH_BUILD: folder },
+      { ASTRA_RL_ENGINE: folder },
     );
     rmSync(folder, { recursive: true });
     expect(output).toContain("imported");
     expect(output).toMatch(
-      /UsageError the engine is not built: there is no .*astra_torch\.node; run `npm run setup`/u,
+      /UsageError the engine is not built: there is no .*astra_torch\.node \(ASTRA_RL_ENGINE\); .*\n.*run `npm run setup`/u,
     );
     expect(status).toBe(0);
   });

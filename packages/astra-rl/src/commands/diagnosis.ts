@@ -29,7 +29,10 @@ export function diagnose({ node, engine, engineError }: Facts): Problem[] {
   const problems: Problem[] = [];
   const broken = (text: string) => problems.push({ severity: "broken", text });
   const slow = (text: string) => problems.push({ severity: "slow", text });
-  if (Number(node.split(".")[0]) < 20) broken(`Node ${node} is too old; install version 20 or later`);
+  const [major, minor] = node.split(".").map(Number) as [number, number];
+  if (major < 20 || (major === 20 && minor < 19)) {
+    broken(`Node ${node} is too old; install version 20.19 or later`);
+  }
   if (engine === null) {
     broken(`the engine cannot be loaded: ${engineError ?? "unknown reason"}`);
     return problems;

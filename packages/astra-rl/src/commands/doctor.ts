@@ -145,14 +145,15 @@ function gemmRate(dtype: DType, size = 1024, seconds = 0.4): number {
   );
 }
 
-function show({ node, engine, engineError }: Facts, output: Output): void {
+function show({ node, engine }: Facts, output: Output): void {
   const line = (name: string, value: string) => output.result(`${name.padEnd(10)}${value}`);
   line("Node", node);
   if (engine === null) {
-    line("engine", `not loaded (${engineError ?? "unknown reason"})`);
+    line("engine", "not loaded; see below");
     return;
   }
   line("libtorch", `${engine.libtorch} from ${engine.origin}`);
+  line("engine", engine.addon);
   line("BLAS", blasText(engine));
   line("threads", `${engine.threads} on ${engine.physicalCores} cores`);
   line("ISA", `${engine.isa}${process.env["ASTRA_ISA"] ? ", set by ASTRA_ISA" : ""}`);

@@ -4,6 +4,7 @@ import { diagnose, type EngineFacts } from "../../src/commands/diagnosis.js";
 const healthy: EngineFacts = {
   libtorch: "1.13.1",
   origin: "/usr/lib/libtorch_cpu.so",
+  addon: "/project/node_modules/@astra-rl/torch/build/astra_torch.node",
   blas: "OpenBLAS (/usr/lib/openblas-openmp/libopenblas.so.0)",
   blasUsesOpenMp: true,
   coreType: "Cooperlake",
@@ -18,7 +19,15 @@ const healthy: EngineFacts = {
   gemm: { float32: 400, bfloat16: 900 },
 };
 const problemsOf = (change: Partial<EngineFacts>) =>
-  diagnose({ node: "20.1.0", engine: { ...healthy, ...change }, engineError: null });
+  diagnose({ node: "20.19.0", engine: { ...healthy, ...change }, engineError: null });
+
+test("a Node that is older than the packages ask for is told of", () => {
+  const problemsWith = (node: string) => diagnose({ node, engine: healthy, engineError: null });
+  expect(problemsWith("20.19.0")).toEqual([]);
+  expect(problemsWith("20.18.3")).toEqual([
+    { severity: "broken", text: "Node 20.18.3 is too old; install version 20.19 or later" },
+  ]);
+});
 
 test("a healthy machine has no problem", () => {
   expect(problemsOf({})).toEqual([]);

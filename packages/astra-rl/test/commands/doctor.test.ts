@@ -9,6 +9,7 @@ test("astra-rl doctor reports the instruction set, and what auto resolves to and
   const text = await runCommand("doctor");
   expect(text.out).toMatch(new RegExp(`^ISA +${information.isa}(?:, set by ASTRA_ISA)?$`, "mu"));
   expect(text.out).toMatch(/^auto +(?:bfloat16|float32).*: .{20}/mu);
+  expect(text.out).toMatch(/^engine +\/.*\/astra_torch\.node$/mu);
   expect(text.out).toContain(reason);
   const json = (await runCommand("doctor", "--json")).json<{ engine: object }>()[0]!;
   expect(json.engine).toMatchObject({ isa: information.isa, computeTypes: { rollouts, updates, reason } });

@@ -58,7 +58,9 @@ describe("limits of the process", () => {
 
   test("doctor reports insufficient address space instead of retrying forever", () => {
     const limited = shell("ulimit -v 2100000; timeout 40 $A doctor");
-    expect(limited.stdout).toMatch(/engine +not loaded \(the limit on this process's address space/u);
+    expect(limited.stdout).toMatch(
+      /^broken: the engine cannot be loaded: the limit on this process's address space/mu,
+    );
     expect(limited.stdout).toMatch(
       /leaves \d+ MiB, and 1 thread of the engine need \d+ MiB; raise the limit/u,
     );

@@ -14,14 +14,16 @@ import { dirname, join, normalize, sep } from "node:path";
 import { Readable, Transform } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { createInflateRaw } from "node:zlib";
+import { cacheFolder } from "./libtorch.mjs";
 
 /**
- * The official CPU archive. The checksum is the one published by CP2K's tool chain for the same file.
- * Both can be replaced through ASTRA_RL_LIBTORCH_URL and ASTRA_RL_LIBTORCH_SHA256 (a mirror, another version).
+ * The official CPU archive, which the prebuilt engine is built for. Several projects that fetch the same file name this
+ * checksum. Both can be replaced through ASTRA_RL_LIBTORCH_URL and ASTRA_RL_LIBTORCH_SHA256 (a mirror, another version).
  */
-const OFFICIAL = {
-  url: "https://download.pytorch.org/libtorch/cpu/libtorch-cxx11-abi-shared-with-deps-2.7.1%2Bcpu.zip",
-  sha256: "63d572598c8d532128a335018913e795c1bbb32602ce378896dc8cfbb5590976",
+export const OFFICIAL = {
+  version: "2.13.0",
+  url: "https://download.pytorch.org/libtorch/cpu/libtorch-shared-with-deps-2.13.0%2Bcpu.zip",
+  sha256: "edbf4cbed78433d803e90a65f1752e57783d164bce66c95c0872b2ab8f5c159e",
 };
 
 /**
@@ -43,6 +45,10 @@ export function archiveSource(environment = process.env) {
   }
   return { url, sha256: sha256.toLowerCase() };
 }
+
+/** Where an archive is unpacked, for all projects of a user. */
+export const archiveFolder = ({ sha256 }, environment = process.env) =>
+  join(cacheFolder(environment), `libtorch-${sha256.slice(0, 12)}`);
 
 /**
  * Downloads an archive, checks its SHA-256 and unpacks it atomically to `folder`.

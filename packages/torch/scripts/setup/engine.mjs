@@ -6,6 +6,7 @@ import { execute, executeBeside, onPath } from "./command.mjs";
 import { fingerprint, hash } from "./fingerprint.mjs";
 import { obtainLibtorch } from "./obtain-libtorch.mjs";
 import { compilerShortcoming } from "./platform.mjs";
+import { fitsPrebuilt } from "./prebuilt.mjs";
 import { SetupProblem } from "./problem.mjs";
 
 /** @typedef {{ name: string, key: () => string, present: () => boolean, make: () => void | Promise<void> }} Step */
@@ -30,13 +31,18 @@ export function isBuilt(folder) {
 }
 
 /**
- * The steps that build this package's engine: a compiler, a libtorch, the addon. Each step has a key (a hash of its
- * inputs), for callers that record finished steps.
+ * The steps that prepare this package's engine: a compiler, a libtorch, the addon; with a prebuilt engine, `obstacle` tells
+ * whether compiler and addon are needed at all. Each step has a key (a hash of its inputs), for callers that record finished
+ * steps.
  *
- * @param {{ say: (line: string) => void, cwd?: string }} options
- * @returns {{ compiler: Step, engine: Step, addon: Step }}
+ * @param {object} options
+ * @param {(line: string) => void} options.say
+ * @param {string} [options.cwd]
+ * @param {string} [options.command] the set-up command, for remedies
+ * @param {import("./prebuilt.mjs").Prebuilt | null} [options.prebuilt]
+ * @returns {{ compiler: Step, engine: Step, addon: Step, obstacle: () => Promise<string | null> }}
  */
-export function engineSteps({ say, cwd = packageFolder }) {
+export function engineSteps({ say, cwd = packageFolder, command, prebuilt = null }) {
   const compilerName = () => process.env.CXX || "g++";
 
   /** @type {Step} */
@@ -82,10 +88,18 @@ export function engineSteps({ say, cwd = packageFolder }) {
   /** @type {Step} */
   const engine = {
     name: "libtorch",
-    key: () => hash(JSON.stringify([process.env.LIBTORCH ?? "", onPath("python3"), libraryState()])),
+    key: () =>
+      hash(
+        JSON.stringify([
+          process.env.LIBTORCH ?? "",
+          onPath("python3"),
+          libraryState(),
+          ...(prebuilt === null ? [] : [prebuilt.libtorch]),
+        ]),
+      ),
     present: () => libraryState() !== null,
     async make() {
-      const found = await obtainLibtorch({ say });
+      const found = await obtainLibtorch({ say, command, prebuilt });
       mkdirSync(dirname(libtorchFile), { recursive: true });
       writeFileSync(libtorchFile, `${JSON.stringify(found, null, 2)}\n`);
       say(`libtorch ${found.version} from ${describeOrigin(found)}`);
@@ -122,7 +136,7 @@ export function engineSteps({ say, cwd = packageFolder }) {
       ),
     present: () => isBuilt(inPackage("build")),
     async make() {
-      say("building the addon (a minute or two)");
+      say("building the engine (a minute or two)");
       const { root: prefix } = JSON.parse(readFileSync(libtorchFile, "utf8"));
       const build = [inPackage("scripts", "build.mjs"), "--libtorch", prefix];
       const result = await executeBeside(process.execPath, build, { cwd, show: true });
@@ -135,5 +149,22 @@ export function engineSteps({ say, cwd = packageFolder }) {
     },
   };
 
-  return { compiler, engine, addon };
+  /** Why the prebuilt engine cannot be loaded with the libtorch that was found, as a clause; null if it can. */
+  async function obstacle() {
+    const found = JSON.parse(readFileSync(libtorchFile, "utf8"));
+    if (!fitsPrebuilt(found, prebuilt)) {
+      return `it is for libtorch ${prebuilt.libtorch} without CUDA, not for ${found.version}${found.cuda ? " with CUDA" : ""}`;
+    }
+    const engine = JSON.stringify(inPackage("dist", "index.js"));
+    const probe = `const { ones } = await import(${engine}); ones([1]).dispose();`;
+    const trial = `try { ${probe} } catch (error) { console.error(error.message); process.exitCode = 3; }`;
+    const { ok, output, reason } = await executeBeside(
+      process.execPath,
+      ["--input-type=module", "-e", trial],
+      { env: { ASTRA_RL_ENGINE: prebuilt.folder } },
+    );
+    return ok ? null : output.trim().split("\n")[0] || reason;
+  }
+
+  return { compiler, engine, addon, obstacle };
 }

@@ -10,3 +10,5 @@ export interface Libtorch {
 export type Search = { found: Libtorch } | { found: null; why: string };
 export function fromVariable(value?: string): Search;
 export function fromPython(python?: string | null): Search;
+export function fromCache(folder: string): Search;
+export function versionFromHeaders(include: string): string | null;

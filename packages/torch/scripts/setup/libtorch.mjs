@@ -65,8 +65,13 @@ function inspect({ origin, root, include, libraryDirectory, blas = null }) {
   };
 }
 
-/** From the headers; recent versions have the numbers in another file than older ones. */
-function versionFromHeaders(include) {
+/**
+ * From the headers; recent versions have the numbers in another file than older ones.
+ *
+ * @param {string} include
+ * @returns {string | null} such as "2.13.0"; null if it cannot be read
+ */
+export function versionFromHeaders(include) {
   const files = ["torch/headeronly/version.h", "torch/csrc/api/include/torch/version.h"];
   const file = files.map((name) => join(include, name)).find((path) => existsSync(path));
   if (file === undefined) return null;
@@ -126,7 +131,7 @@ export function fromDebian() {
   });
 }
 
-/** An archive that was unpacked earlier. @returns {Search} */
+/** An archive that was unpacked earlier into a folder. @returns {Search} */
 export function fromCache(folder) {
   const root = join(folder, "libtorch");
   return existsSync(root) ? inspectRoot("download", root) : nothing();

@@ -1,9 +1,12 @@
 import type { ArchiveSource } from "./archive.mjs";
 import type { Libtorch, Search } from "./libtorch.mjs";
+import type { Prebuilt } from "./prebuilt.mjs";
 
 export interface Means {
   say: (line: string) => void;
-  folder?: string;
+  command?: string;
+  prebuilt?: Prebuilt | null;
+  canBuild?: () => boolean;
   variable?: () => Search;
   python?: () => Search;
   debian?: () => Search;

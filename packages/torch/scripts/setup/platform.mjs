@@ -37,13 +37,14 @@ export function compilerShortcoming(description, version, architecture = process
   );
 }
 
-const OLDEST_NODE = 20;
+const OLDEST_NODE = [20, 19];
 
 /** @throws {SetupProblem} for a Node that is too old */
 export function checkNode(version = process.versions.node) {
-  if (Number(version.split(".")[0]) >= OLDEST_NODE) return;
-  throw new SetupProblem(`Node is version ${version}; ${OLDEST_NODE} or later is needed.`, [
+  const [major, minor] = version.split(".").map(Number);
+  if (major > OLDEST_NODE[0] || (major === OLDEST_NODE[0] && minor >= OLDEST_NODE[1])) return;
+  throw new SetupProblem(`Node is version ${version}; ${OLDEST_NODE.join(".")} or later is needed.`, [
     "install a current Node from nodejs.org",
-    "with nvm: nvm install 20 && nvm use 20",
+    "with nvm: nvm install 22 && nvm use 22",
   ]);
 }
