@@ -1,0 +1,1 @@
+export function sectionOf(changelog: string, version: string): string;
