@@ -58,8 +58,8 @@ export class OpenSession {
   diverged: readonly Divergence[] = [];
   readonly #copying = new Set<Promise<unknown>>();
   #isClosed = false;
-  /** Aborted when it ends. */
-  readonly #ended = new AbortController();
+  /** Of the turn in progress: aborted when the session ends. */
+  #turn = new AbortController();
   /** What it did in a turn that failed, as far as it is known. */
   done: readonly ToolCall[] = [];
 
@@ -113,7 +113,7 @@ export class OpenSession {
         this.limits.seconds,
         "answer",
         async (signal) => this.session.send(text, { seed, signal, injected, spend, called }),
-        this.#ended,
+        (this.#turn = new AbortController()),
       );
       // An agent may catch it, as frameworks do with errors of tools; its answer is none of an agent without limits.
       if (refused !== null) throw refused;
@@ -162,7 +162,7 @@ export class OpenSession {
   async close(): Promise<void> {
     if (this.#isClosed) return;
     this.#isClosed = true;
-    this.#ended.abort(new Error("the session was ended"));
+    this.#turn.abort(new Error("the session was ended"));
     inUse.delete(this.session);
     if (this.session.close === undefined) return;
     // What is being copied must not end before.
@@ -277,10 +277,14 @@ async function timed<T>(
   late = new AbortController(),
 ): Promise<T> {
   const promised = step(late.signal);
-  // If it fails after the deadline, nobody waits for it.
-  promised.catch(() => {});
+  // An agent may not listen.
+  const ended = new Promise<never>((_, reject) => {
+    late.signal.addEventListener("abort", () => reject(late.signal.reason as Error), { once: true });
+  });
+  // If they fail later, nobody waits for them.
+  for (const each of [promised, ended]) each.catch(() => {});
   try {
-    return await within(1000 * seconds, what, promised);
+    return await within(1000 * seconds, what, Promise.race([promised, ended]));
   } catch (error) {
     if (error instanceof DeadlineError) late.abort(error);
     throw error;

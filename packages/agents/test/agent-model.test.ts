@@ -152,6 +152,31 @@ describe("failures", () => {
     expect([aborted, agent.started, agent.closed]).toEqual([1, 1, 1]);
   });
 
+  test("ending the sessions ends those that answer, starts none anew, and loses none that just starts", async () => {
+    let aborted = 0;
+    const agent = new CountingAgent({
+      before: (_, { signal }) => new Promise(() => signal.addEventListener("abort", () => aborted++)),
+    });
+    const slow: Agent = {
+      start: async (start) => {
+        const session = agent.start(start);
+        // The last one is still starting when the sessions end.
+        if (agent.started === 3) await new Promise((resolve) => setTimeout(resolve, 200));
+        return session;
+      },
+    };
+    const model = new AgentModel("target", slow, { concurrency: 3, retry: { attempts: 5 } });
+    const texts = ["a", "b", "c", "d", "e"];
+    const made = model.generate(
+      texts.map((text) => Conversation.of("", new Message("tester", text))),
+      { keys: texts.map((_, node) => ({ seed: 1, episode: 0, node })) },
+    );
+    while (agent.started < 3) await new Promise((resolve) => setTimeout(resolve, 10));
+    expect(await model.closed()).toEqual([]);
+    for (const failed of await made) expect(failed).toMatchObject({ stage: "target", attempts: 1 });
+    expect([agent.started, agent.closed, agent.sent, aborted]).toEqual([3, 3, 2, 2]);
+  });
+
   test("limits are never exceeded, and what was done until then is in the failure", async () => {
     let spent = 0;
     const agent = new CountingAgent({

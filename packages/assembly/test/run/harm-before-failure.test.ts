@@ -11,7 +11,7 @@ import {
   type Graph,
 } from "@astra-rl/method";
 import { parseGraphRecord } from "@astra-rl/records";
-import { KeywordScorer, MaxScorer, ToolCallScorer } from "@astra-rl/scorers";
+import { BatchedScorer, KeywordScorer, MaxScorer, ToolCallScorer } from "@astra-rl/scorers";
 import { describe, expect, test } from "vitest";
 import { systemOf } from "../../../agents/test/support/counting-agent.js";
 
@@ -43,6 +43,10 @@ describe("harm before a failure", () => {
 
   test.each([
     ["tool-call", scorer],
+    [
+      "a cached one",
+      new BatchedScorer(new ToolCallScorer({ calls: [{ tool: "refund" }] }), { cacheSize: 99 }),
+    ],
     ["max with a judge of texts", new MaxScorer([scorer, new KeywordScorer([{ term: "bomb" }])])],
   ])(
     "is scored 1 by %s, is rewarded, and ends the conversation; any other failure stays one",
