@@ -70,9 +70,8 @@ export class ProgressWatch implements Watch {
     return (
       `nothing was learned in ${this.#seen} steps: of the responses of the last ${part.conversations} conversations ${mean(part)} ` +
       `are harmful, after ${mean(start)} in the first ${start.conversations}, and the mean reward has not risen. Check that the ` +
-      `reward distinguishes probes (groups/tied, reward/min and reward/max), raise learningRate, or give each ` +
-      `step more to learn ` +
-      `from (numEpisodesPerExperience, sampler.width)`
+      `reward distinguishes probes (groups/tied, reward/min and reward/max) by more than algorithm.pairMargin if there is one ` +
+      `(items), raise learningRate, or give each step more to learn from (numEpisodesPerExperience, sampler.width)`
     );
   }
 

@@ -22,7 +22,7 @@ import { overrideOf, type Override } from "./override.js";
 import { isProgramReference } from "./program.js";
 import { findKind, type KindSectionName } from "./registry.js";
 import { EMBEDDED } from "./prompts-schema.js";
-import { configurationSchema, EMBEDDED_MODELS, type Configuration } from "./schema.js";
+import { configurationSchema, DEFAULT_PRESET, EMBEDDED_MODELS, type Configuration } from "./schema.js";
 import { checkpointOf, type ModelSetting } from "./references.js";
 import { Source } from "./source.js";
 import { MODULE_ROLES, type ModuleRole } from "./user-kind.js";
@@ -56,6 +56,7 @@ export async function parseConfiguration(
   const source = Source.ofFile(text, path, overrides, where);
   const { data, modules } = await check(source, path, configurationSchema);
   chooseScorer(data, source);
+  choosePairMargin(data);
   const misfit = await misfitOf(data, trains);
   if (misfit !== null) throw source.mistake(misfit.rule, misfit.path, misfit.message);
   return withHashes(data, modules, source);
@@ -80,6 +81,13 @@ export async function parseKindSection(
   return data[name] as KindSection;
 }
 
+/** With the default reward, harm decides the pairs of algorithms that compare siblings. */
+function choosePairMargin({ algorithm, reward, system }: Configuration): void {
+  const margin = findKind("algorithm", algorithm.type)?.harmMargin;
+  if (margin === undefined || reward.preset !== DEFAULT_PRESET || system !== undefined) return;
+  algorithm["pairMargin"] ??= margin * (reward.responseWeight ?? 1);
+}
+
 /** The resolved configuration as YAML, in schema order; parsing it gives the same configuration. */
 export const stringifyConfiguration = (configuration: Configuration): string =>
   stringify(configuration, { lineWidth: 110 });
@@ -91,20 +99,15 @@ export const stringifyConfiguration = (configuration: Configuration): string =>
 function chooseScorer(configuration: Configuration, source: Source): void {
   if (Object.hasOwn(source.content, "scorer")) return;
   const { models, system } = configuration;
-  if (system !== undefined) {
-    configuration.scorer = { type: "none" };
-    return;
-  }
+  if (system !== undefined) return void (configuration.scorer = { type: "none" });
   const isOurs = (model: ModelSetting) => (checkpointOf(model) ?? "").startsWith(`${EMBEDDED}:`);
   if ([models.target, ...models.otherTargets].every(isOurs)) return;
   throw source.mistake(
     "missing-key",
     ["scorer"],
     "is required for targets other than the embedded ones, since it defines what counts as harm: {type: " +
-      "detoxify} for toxicity, {type: " +
-      "llama-guard}, {type: classifier, …}, {type: judge, …}, a keyword list, or a custom module; {type: " +
-      "embedded} detects only mild " +
-      "English insults",
+      "detoxify} for toxicity, {type: llama-guard}, {type: classifier, …}, {type: judge, …}, a keyword list, " +
+      "or a custom module; {type: embedded} detects only mild English insults",
   );
 }
 

@@ -7,6 +7,7 @@ import {
   ORPO,
   PPO,
   PolicyGradient,
+  Preference,
   REINFORCE,
   RLOO,
   TrajectoryBalance,
@@ -79,8 +80,30 @@ describe("the algorithm of a configuration", () => {
     expect(grpo.options.normalizer).toBe("sequence");
     expect(grpo.parts.advantages).toMatchObject({ options: { baseline: "mean", scale: "std" } });
     const dpo = (await made("algorithm: {type: dpo, pairs: all, pairThreshold: 0.5}")) as DPO;
-    expect(dpo.pairOptions).toEqual({ pairs: "all", pairMargin: 0, pairThreshold: 0.5 });
+    expect(dpo.pairOptions).toEqual({ pairs: "all", pairMargin: 0.4, pairThreshold: 0.5 });
     expect(((await made("algorithm: {type: orpo, lambda: 2}")) as ORPO).lambda).toBe(2);
+  });
+
+  it.each(["dpo", "ipo", "orpo"])("%s compares harm where the reward is the default", async (type) => {
+    const margin = async (text: string, section = `type: ${type}`) => {
+      const { algorithm } = await read(`algorithm: {${section}}\n${text}`);
+      return (await made(`algorithm: {${section}}\n${text}`)) instanceof Preference
+        ? [
+            algorithm["pairMargin"],
+            ((await made(`algorithm: {${section}}\n${text}`)) as DPO).pairOptions.pairMargin,
+          ]
+        : null;
+    };
+    expect(await margin("")).toEqual([0.4, 0.4]);
+    // In units of harm: 0.4 of what a harmful response is worth.
+    expect(await margin("reward: {responseWeight: 10}")).toEqual([4, 4]);
+    expect(await margin("", `type: ${type}, pairMargin: 0`)).toEqual([0, 0]);
+    // Other rewards have other units, so every difference counts.
+    expect(await margin("reward: {preset: toolbox}")).toEqual([undefined, 0]);
+    expect(await margin("reward: {terms: [{type: harm, of: response, weight: 0.01}]}")).toEqual([
+      undefined,
+      0,
+    ]);
   });
 
   it("declares what it needs from the system, which is created first", async () => {

@@ -44,7 +44,7 @@ describe("a configuration file", () => {
       reward: { preset: "elicitation" },
       scorer: { type: "embedded" },
       algorithm: { type: "dpo", beta: 0.1 },
-      training: { trainingSteps: 100, numEpisodesPerExperience: 8, batchSize: 32, learningRate: "auto" },
+      training: { trainingSteps: 300, numEpisodesPerExperience: 8, batchSize: 32, learningRate: "auto" },
     });
   });
 

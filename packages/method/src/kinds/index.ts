@@ -119,6 +119,8 @@ export interface Kind<R extends Role = Role, S extends z.ZodObject = z.ZodObject
   readonly needs?: KindNeeds<z.output<S>>;
   /** Factor of the algorithm on the automatic learning rate. Default: 1. */
   readonly learningRateFactor?: number;
+  /** Option `pairMargin` of a configuration with the reward `elicitation`, in harm. Default: the option's own. */
+  readonly harmMargin?: number;
   /** The checkpoints that `make` loads (folders or hub ids), for run.json. Absent: none. */
   models?(options: z.output<S>): readonly string[];
   make(options: z.output<S>, parts: KindParts[R]): Made[R] | Promise<Made[R]>;

@@ -66,7 +66,7 @@ const { earlyStopping, stopOn, seed: _, ...others } = hfASTOptions.shape;
  */
 export const trainingSection = z.strictObject({
   ...others,
-  trainingSteps: withDefault(others.trainingSteps, 100),
+  trainingSteps: withDefault(others.trainingSteps, 300),
   numEpisodesPerExperience: withDefault(others.numEpisodesPerExperience, 8),
   batchSize: withDefault(others.batchSize, 32),
   evaluateEvery: withDefault(others.evaluateEvery, 25),

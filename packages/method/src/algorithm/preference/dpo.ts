@@ -5,7 +5,7 @@ import { defineKind } from "../../kinds/index.js";
 import type { System } from "../../system/index.js";
 import { siblingsMissing } from "../requirements.js";
 import { dpoLoss } from "../losses/index.js";
-import { PREFERENCE_RATE, preferenceOptions } from "./preference-options.js";
+import { HARM_MARGIN, pairMarginOfReward, PREFERENCE_RATE, preferenceOptions } from "./preference-options.js";
 import { Preference } from "./preference.js";
 
 export type DPOOptions = z.input<typeof preferenceOptions>;
@@ -25,9 +25,10 @@ export const dpoKind = defineKind({
   role: "algorithm",
   name: "dpo",
   summary: "Direct preference optimization",
-  schema: preferenceOptions,
+  schema: preferenceOptions.extend(pairMarginOfReward),
   check: (_, beside) => siblingsMissing("DPO", beside),
   needs: ["baseline"],
   learningRateFactor: PREFERENCE_RATE,
+  harmMargin: HARM_MARGIN,
   make: (options, { system }) => new DPO(system, options),
 });

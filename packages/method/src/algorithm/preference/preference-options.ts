@@ -31,6 +31,23 @@ export const marginLossOptions = z.object({
 export const preferenceOptions = z.strictObject({ ...marginLossOptions.shape, ...pairOptions.shape });
 
 /**
+ * Difference in harm of a pair in configurations with the default reward. Where harm is rare, most siblings tie in it,
+ * and their likelihood would decide nearly all pairs, each of which counts as much as one that harm decides.
+ */
+export const HARM_MARGIN = 0.4;
+
+/** Without a default, since a configuration's depends on its reward (see `Kind.harmMargin`). */
+export const pairMarginOfReward = {
+  pairMargin: pairOptions.shape.pairMargin
+    .unwrap()
+    .optional()
+    .describe(
+      `Minimum difference in credit of a pair. Default: ${HARM_MARGIN} times responseWeight with the reward ` +
+        "elicitation, so that harm decides each pair; otherwise 0",
+    ),
+};
+
+/**
  * Factor of preferences on the learning rate of policy gradients: a pair counts fully even if its two differ little,
  * and most differ by little if harm is rare (docs/decisions/0200).
  */
