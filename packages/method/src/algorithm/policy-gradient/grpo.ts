@@ -28,7 +28,8 @@ const options = z.strictObject({
   klLossCoefficient: z
     .number()
     .min(0)
-    .default(USUAL_KL)
+    // The mean of two siblings contains each: advantages are half of RLOO's, and so is the weight.
+    .default(USUAL_KL / 2)
     .describe("Weight of the KL to the baseline in the loss"),
   entropyCoefficient,
   targetKL,
@@ -42,7 +43,7 @@ export type GRPOOptions = z.input<typeof options>;
  * mean of the siblings as baseline. See `groupAdvantages`, `clippedSurrogateLoss` and `grpoKLPenalty`.
  *
  * Three defaults differ from the paper: advantages are not divided by the standard deviation, the loss is a mean over
- * all tokens, and the KL weight is 0.02 (paper: `scale: "std"`, `normalizer: "sequence"`, and a KL weight of 0.04).
+ * all tokens, and the KL weight is 0.01 (paper: `scale: "std"`, `normalizer: "sequence"`, and a KL weight of 0.04).
  *
  * @example new GRPO(system, { epochs: 2, clipRangeHigher: 0.28 })
  */
