@@ -22,9 +22,8 @@ function remoteTester({ models }: Configuration): Inconsistency | null {
     rule: "not-a-checkpoint",
     path: ["models", "tester"],
     message:
-      "a tester that is trained must be a checkpoint, since training changes its weights, which a server does " +
-      "not allow; " +
-      "`rollout` and `eval` accept a model on a server",
+      "a tester that is trained must be a checkpoint, since training changes its weights, which a server " +
+      "does not allow; `rollout` and `eval` accept a model on a server",
   };
 }
 

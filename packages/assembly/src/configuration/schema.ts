@@ -98,9 +98,8 @@ const models = z.strictObject({
     .optional()
     .describe(
       "Computes the likelihood of probes if the target cannot; generates no text. The tester's checkpoint " +
-        "needs no additional memory. " +
-        "A server can be used if it returns log-probabilities of prompts, as vLLM does: {type: openai, api: completions, …}. " +
-        "Default: the target",
+        "needs no additional memory. A server can be used if it returns log-probabilities of prompts, as " +
+        "vLLM does: {type: openai, api: completions, …}. Default: the target",
     ),
   targetReads: z
     .enum(TARGET_READS)
