@@ -331,3 +331,68 @@ fs.writeFileSync(new URL("report.html", folder), "");`,
     expect(result.stderr).toContain("g++ was not found, and this system has no apt-get.");
   });
 });
+
+/** @astra-rl/torch as npm installs it, with a prebuilt engine that stands for one, and without anything else on the path. */
+describe("set-up of an installed package", () => {
+  let torch: string;
+  const calls = () => join(folder, "calls.txt");
+  beforeEach(() => {
+    torch = join(folder, "project/node_modules/@astra-rl/torch");
+    cpSync(join(repository, "packages/torch/scripts"), join(torch, "scripts"), { recursive: true });
+    writeTree(folder, tinyLibtorch("2.13.0"));
+    writeTree(join(folder, "project/node_modules/@astra-rl"), {
+      "torch/package.json": '{ "type": "module" }',
+      // Tells which engine it is asked to load, and fails if the test says so.
+      "torch/dist/index.js": `import { appendFileSync, existsSync } from "node:fs";
+export function ones() {
+  appendFileSync(${JSON.stringify(calls())}, process.env.ASTRA_RL_ENGINE + "\\n");
+  if (existsSync(${JSON.stringify(join(folder, "broken"))})) throw new Error("it needs another C library");
+  return { dispose() {} };
+}`,
+      "torch-linux-x64/package.json": '{ "type": "module" }',
+      "torch-linux-x64/engine/engine.json": '{ "version": "0.1.0", "libtorch": "2.13.0", "glibc": "2.28" }',
+    });
+  });
+
+  const run = (...args: string[]) =>
+    spawnSync(process.execPath, [join(torch, "scripts/setup.mjs"), ...args], {
+      encoding: "utf8",
+      env: { PATH: folder, HOME: folder, LIBTORCH: join(folder, "libtorch") },
+    });
+
+  test.runIf(process.arch === "x64")("loads the prebuilt engine, and needs no compiler", () => {
+    const { stderr, status } = run();
+    expect(stderr).toContain("the prebuilt engine of @astra-rl/torch-linux-x64 can be loaded");
+    expect(status).toBe(0);
+    const engine = join(folder, "project/node_modules/@astra-rl/torch-linux-x64/engine");
+    expect(readFileSync(calls(), "utf8")).toBe(`${engine}\n`);
+    expect(run().stderr).toBe("setup: everything is in place\n");
+    expect(run("--quiet").stderr).toBe("");
+  });
+
+  test.runIf(process.arch === "x64")(
+    "asks for a compiler for another libtorch, and names the right one",
+    () => {
+      writeTree(folder, tinyLibtorch("2.12.0"));
+      const { stderr, status } = run();
+      expect(stderr).toContain("so it is built: it is for libtorch 2.13.0 without CUDA, not for 2.12.0");
+      expect(stderr).toContain("g++ was not found");
+      expect(stderr).toMatch(/- use the prebuilt engine: LIBTORCH=.* npx astra-rl setup .*version 2\.13\.0/u);
+      expect(status).toBe(2);
+      expect(existsSync(calls())).toBe(false);
+    },
+  );
+
+  test.runIf(process.arch === "x64")(
+    "asks for a compiler where the prebuilt engine cannot be loaded, and says why",
+    () => {
+      writeTree(folder, { broken: "" });
+      const { stderr, status } = run();
+      expect(stderr).toContain(
+        "the prebuilt engine cannot be used, so it is built: it needs another C library",
+      );
+      expect(stderr).toContain("g++ was not found");
+      expect(status).toBe(2);
+    },
+  );
+});

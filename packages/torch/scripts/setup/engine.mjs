@@ -63,6 +63,11 @@ export function engineSteps({ say, cwd = packageFolder, command, prebuilt = null
       const remedies = [
         "install a C++ compiler: apt-get install g++ (Debian, Ubuntu) or dnf install gcc-c++ (Fedora)",
         "name another compiler: set CXX=/path/to/c++",
+        ...(prebuilt === null
+          ? []
+          : [
+              `use the prebuilt engine: LIBTORCH=/path/to/libtorch ${command}   (version ${prebuilt.libtorch}, without CUDA)`,
+            ]),
       ];
       if (name !== "g++") throw new SetupProblem(`CXX is ${name}, which is not on the path.`, remedies);
       say("there is no C++ compiler");
