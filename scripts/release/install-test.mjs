@@ -5,12 +5,13 @@
  * named.
  *
  *   node scripts/release/install-test.mjs [--packages DIR] [--manager npm|pnpm] [--node PATH] [--manager-file PATH]
- *                                         [--archive FILE] [--glibc VERSION] [--keep]
+ *                                         [--archive FILE] [--keep]
  *
  *   --packages   what scripts/release/pack.mjs wrote (default: .cache/release/packages)
  *   --node       a Node to test with, instead of the one that runs this
  *   --manager-file   the JavaScript file of npm or pnpm, instead of the one on the path
  *   --archive    an archive of libtorch to serve to set-up, instead of the official one, which is downloaded
+ *   --keep       leave the project where it is, and say where
  *
  * Before it goes offline, the packages of others are put into the package manager's cache (online, unless they are there). The path
  * of every program that is tested holds Node, the package manager and a shell, and nothing else.
