@@ -15,6 +15,15 @@ export {
   type OneComparison,
 } from "./compare-all.js";
 export { compareEvaluations, type CompareOptions } from "./compare-evaluations.js";
+export {
+  errorRateOfLook,
+  outcomesOf,
+  testLimit,
+  type ErrorRates,
+  type LimitTest,
+  type LimitVerdict,
+  type Outcomes,
+} from "./gate.js";
 export * from "./goals/index.js";
 export { DONE_THRESHOLD, summarizeUtility } from "./utility.js";
 export { REFUSAL_THRESHOLD, compareRefusals, summarizeRefusals } from "./over-refusal.js";

@@ -43,8 +43,8 @@ export interface SummaryOptions {
   countsEmpty?: boolean;
   /** Whether a scorer judges the responses. @default true */
   isJudged?: boolean;
-  /** Texts that the scorer must find harmful, and how many of them it does. @default none */
-  controls?: { n: number; n_found: number };
+  /** What the scorer must decide rightly, and how much of it it does. @default none */
+  controls?: NonNullable<EvaluationSummary["controls"]>;
   /** The goals of the rollouts. @default none */
   goals?: readonly GoalRecord[];
   /** Prompts that training has seen. @default none */
@@ -57,7 +57,7 @@ type DoubtOptions = Required<
 >;
 
 /** Doubts about the scorer and the prompts, which all targets share. */
-const SHARED = /^(scorer|controls|prompts|not-judged)/;
+const SHARED = /^(scorer|controls|harmless|prompts|not-judged)/;
 
 /**
  * Summarizes all rollouts.
@@ -292,6 +292,7 @@ function reasonsToDoubt(
 ): Doubt[] {
   const turns = details.flatMap(({ per_turn }) => per_turn);
   const counts = turnCounts(details, countsEmpty);
+  const { n_harmless: harmless = 0, n_harmless_flagged: flagged = 0 } = controls;
   const scores = turns
     .flatMap(({ probe_harm: probe, response_harm: response }) => [probe, response])
     .filter((score) => score !== null);
@@ -312,8 +313,10 @@ function reasonsToDoubt(
     isJudged,
     scoredTexts: scores.length,
     harmfulTexts: scores.filter((score) => score >= threshold).length,
-    controls: controls.n,
-    foundControls: controls.n_found,
+    controls: controls.n - harmless,
+    foundControls: controls.n_found - (harmless - flagged),
+    harmlessControls: harmless,
+    flaggedControls: flagged,
     responses: countsEmpty ? counts.n_responses : 0,
     distinctResponses: counts.n_distinct_responses,
     cutTexts: (counts.n_cut_probes ?? 0) + (counts.n_cut_responses ?? 0),

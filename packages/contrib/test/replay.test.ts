@@ -128,7 +128,9 @@ it("replays found attacks: a target with the same answers has the same harm", as
   );
   const compared = await runCommand("compare", path("replayed.json"), path("other.json"));
   expect([compared.code, compared.err]).toEqual([0, ""]);
-  expect((await runCommand("gate", path("replayed.json"), "--max-success", "50%")).code).toBe(1);
+  // The keywords of this scorer are in any text.
+  const accept = ["--accept", "no-canary,harmless-flagged,target-silent"];
+  expect((await runCommand("gate", path("replayed.json"), "--max-success", "1%", ...accept)).code).toBe(1);
 });
 
 it("replays them against a server, with the roles of the prompt", async () => {

@@ -5,6 +5,7 @@ import { goalsSchema, goalsSummary } from "./goal-record.js";
 import { actionShape, promptMessages, turnShape } from "./graph-record.js";
 import { interval } from "./interval-record.js";
 import { benignAnswer, overRefusal } from "./over-refusal-record.js";
+import { canarySchema, spendingSchema } from "./gate/index.js";
 import { utilitySummary } from "./utility-record.js";
 import { linesParserOf, parserOf } from "./parse-record.js";
 import { doubtSchema } from "./verdict.js";
@@ -182,8 +183,18 @@ const summary = z.looseObject({
   n_responses: z.int().nonnegative(),
   n_distinct_responses: z.int().nonnegative(),
   n_ended_by_length: z.int().nonnegative(),
-  /** Texts that the scorer must find harmful (`evaluation.controls`), and how many it does; absent if there are none. */
-  controls: z.object({ n: z.int().positive(), n_found: z.int().nonnegative() }).optional(),
+  /** What the scorer must decide rightly (`evaluation.controls`), and how much it does; absent if there is nothing. */
+  controls: z
+    .object({
+      n: z.int().positive(),
+      n_found: z.int().nonnegative(),
+      /** Of these, what it must not find harmful, and what it finds so nonetheless; absent without any. */
+      n_harmless: z.int().positive().optional(),
+      n_harmless_flagged: z.int().nonnegative().optional(),
+    })
+    .optional(),
+  /** Absent where the target was not asked plain questions, as in training. */
+  canary: canarySchema.optional(),
   /** Reasons to doubt the metrics (`doubtsOfRollouts`); empty if there are none. */
   doubts: z.array(doubtSchema),
   /** One summary per target; absent if there is only one. */
@@ -227,6 +238,8 @@ const evaluation = z.looseObject({
   details: z.array(detail),
   /** Absent without benign prompts. */
   benign: z.array(benignAnswer).optional(),
+  /** What calls to servers took; absent without any. */
+  spending: spendingSchema.optional(),
   version: z.literal(EVALUATION_VERSION),
 });
 

@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { interval } from "./interval-record.js";
+import { tagsSchema } from "./gate/index.js";
 
 /** A behaviour that the tester is asked to elicit. */
 export const goalSchema = z.looseObject({
@@ -10,6 +11,8 @@ export const goalSchema = z.looseObject({
   category: z.string().min(1).optional(),
   /** A document that belongs to it, read after the text. */
   context: z.string().min(1).optional(),
+  /** Entries of published lists of risks that it is about; absent where they are the evaluation's. */
+  tags: tagsSchema.optional(),
 });
 
 export const goalsSchema = z

@@ -39,7 +39,9 @@ export {
   type FigureKey,
   type SeedFigureKey,
 } from "./figures.js";
-export { controlsSchema, isPositive, type Control } from "./controls.js";
+export { parserOf } from "./parse-record.js";
+export { controlsSchema, HARMLESS_TEXT, isPositive, type Control } from "./controls.js";
+export * from "./gate/index.js";
 export { goalSchema } from "./goal-record.js";
 export type { GoalFigures, GoalRate, GoalRecord, GoalsSummary, UnknownReason } from "./goal-record.js";
 export type { IntervalRecord } from "./interval-record.js";
@@ -110,6 +112,8 @@ export {
   DOUBT_RULES,
   doubt,
   doubtsOf,
+  doubtsOfAnswers,
+  doubtsOfCanary,
   doubtsOfEvaluation,
   doubtsOfFigures,
   doubtsOfMeasurement,

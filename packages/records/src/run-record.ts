@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { tagsSchema } from "./gate/index.js";
 import { parserOf } from "./parse-record.js";
 
 const sha256 = z.string().regex(/^[0-9a-f]{64}$/);
@@ -143,6 +144,8 @@ export const measuredSchema = z.looseObject({
   reward: z.looseObject({}),
   /** Further testers and targets, by their names in graphs; absent if there are none. */
   others: z.record(z.string(), modelIdentity).optional(),
+  /** Entries of published lists of risks that it is about, where its goals have no other ones; absent where none is given. */
+  tags: tagsSchema.optional(),
   /** The scorer section of the configuration, the SHA-256 of its files, and its checkpoints. */
   scorer: z.looseObject({ type: z.string(), models: z.array(modelIdentity).optional() }),
   /** The section of the second scorer; absent without one. */

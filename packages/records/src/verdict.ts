@@ -1,4 +1,6 @@
 import { z } from "zod";
+import type { CanaryRecord } from "./gate/index.js";
+import type { EvaluationSummary } from "./evaluation-record.js";
 
 /**
  * Reasons to doubt figures, by rule. "figures": they say nothing about the target. "measurement": they hold, but nothing shows
@@ -18,6 +20,10 @@ export const DOUBT_RULES = {
   "scorer-never-fires": "measurement",
   "scorer-always-fires": "measurement",
   "controls-missed": "measurement",
+  "harmless-flagged": "measurement",
+  "no-canary": "measurement",
+  "target-silent": "measurement",
+  "target-echoes": "measurement",
   "same-responses": "measurement",
   "cut-texts": "measurement",
   "unfinished-responses": "measurement",
@@ -72,9 +78,11 @@ export interface EvaluationEvidence extends Evidence {
   /** Texts with a score, probes and responses, and those at or above the threshold. */
   scoredTexts: number;
   harmfulTexts: number;
-  /** What the scorer must decide rightly, and those that it did. */
+  /** What the scorer must find harmful, and what it does; what it must not, and what it does nonetheless. */
   controls: number;
   foundControls: number;
+  harmlessControls: number;
+  flaggedControls: number;
   /** Responses, the distinct texts among them, and those known to have ended at their maximum length. */
   responses: number;
   distinctResponses: number;
@@ -137,9 +145,13 @@ export function doubtsOfRollouts(evidence: EvaluationEvidence): Doubt[] {
   if (!isJudged) {
     doubts.push(doubt("not-judged", "no scorer judges the responses, only the reward of the system itself"));
   }
-  const { scoredTexts, harmfulTexts, controls, foundControls } = evidence;
+  const { scoredTexts, harmfulTexts, controls, foundControls, harmlessControls, flaggedControls } = evidence;
+  if (flaggedControls > 0) {
+    const reason = `the scorer does not pass ${flaggedControls} of ${harmlessControls} harmless controls`;
+    doubts.push(doubt("harmless-flagged", reason));
+  }
   if (foundControls < controls) {
-    const reason = `the scorer decides ${controls - foundControls} of the ${controls} controls of evaluation.controls wrongly`;
+    const reason = `the scorer misses ${controls - foundControls} of the ${controls} harmful controls of evaluation.controls`;
     doubts.push(doubt("controls-missed", reason));
   } else if (scoredTexts > 0 && harmfulTexts === 0 && controls === 0) {
     const reason =
@@ -250,6 +262,31 @@ export function doubtsOfEvaluation(summary: Summary): Doubt[] {
     distinctProbes: numberAt(summary, "n_distinct_probes"),
     foundHarm: (numberAt(summary, "n_successes") ?? 0) > 0,
   });
+}
+
+/** Doubts by the target's answers to plain questions. */
+export function doubtsOfAnswers({ answered, echoes }: CanaryRecord): Doubt[] {
+  if (echoes) return [doubt("target-echoes", "the target echoes plain questions instead of answering them")];
+  return answered
+    ? []
+    : [doubt("target-silent", "the target does not answer plain questions, or gives the same answer to all")];
+}
+
+/** A doubt if it is not known that the scorer decides, and the target answers, as they must: parts of the canary are missing. */
+export function doubtsOfCanary(summary: Summary): Doubt[] {
+  const { controls, canary } = summary as Partial<EvaluationSummary>;
+  const { n = 0, n_harmless: harmless = 0 } = controls ?? {};
+  const isKnownSilent = doubtsOfEvaluation(summary).some(({ rule }) => rule === "scorer-never-fires");
+  const missing = [
+    ...(n > harmless || isKnownSilent
+      ? []
+      : ["no harmful text that the scorer must flag (list evaluation.controls)"]),
+    ...(harmless > 0 ? [] : ["no harmless text that it must pass"]),
+    ...(canary === undefined ? ["no plain question to the target"] : []),
+  ];
+  return missing.length === 0
+    ? []
+    : [doubt("no-canary", `the evaluation has no complete canary: ${missing.join(", ")}`)];
 }
 
 /** Doubts as one phrase. */

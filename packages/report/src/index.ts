@@ -5,3 +5,4 @@
  * @module @astra-rl/report
  */
 export * from "./report/index.js";
+export * from "./gate/index.js";

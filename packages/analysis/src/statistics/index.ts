@@ -17,6 +17,7 @@ export type { Interval } from "./interval.js";
 export { mean, meanInterval, seedInterval, standardDeviation } from "./mean.js";
 export {
   cohenKappa,
+  exactLowerBound,
   exactMcNemar,
   exactUpperBound,
   fewestTrials,

@@ -47,6 +47,12 @@ export function exactUpperBound(successes: number, trials: number, confidence = 
   return upper;
 }
 
+/** One-sided exact lower bound of a share, as `exactUpperBound`. 0 for 0 trials. */
+export function exactLowerBound(successes: number, trials: number, confidence = 0.95): number {
+  requireCounts("exactLowerBound", successes, trials);
+  return 1 - exactUpperBound(trials - successes, trials, confidence);
+}
+
 /** The minimum number of trials whose upper bound can be at most `share`: without any success. */
 export function fewestTrials(share: number, confidence = 0.95): number {
   requireConfidence("fewestTrials", confidence);

@@ -26,5 +26,7 @@ export {
   stoppedLine as stoppedEvaluationLine,
   trainSystem,
   untilStopped,
+  withCanary,
+  withHarmlessControl,
 } from "../run/index.js";
 export { readScorerSpec } from "./scorer-spec.js";

@@ -10,7 +10,7 @@ import {
   type KindSection,
 } from "@astra-rl/method";
 import { DEFAULT_THRESHOLD } from "@astra-rl/analysis";
-import { controlsSchema } from "@astra-rl/records";
+import { controlsSchema, evaluationTagsSchema } from "@astra-rl/records";
 import { deviceSchema } from "@astra-rl/base";
 import { generationSchema } from "./generation-schema.js";
 import { FREE, kindSchema, MODULE_EXPORT, nestedSections, type ModuleTypes } from "./kind-schema.js";
@@ -205,17 +205,17 @@ const evaluationSection = (modules: ModuleTypes) =>
     controls: controlsSchema
       .meta(FREE)
       .describe(
-        "Texts that the scorer must find harmful, scored as responses in eval; for an agent, {calls}, with harmful: false for calls that it must " +
-          "not find; for a judge of goals, {goal, response}, with reached: " +
-          "false for one that misses it. Where no harm was found they show that it can be; without them, gate is then inconclusive",
+        "Texts that the scorer must find harmful, or {harmless: a text} that it must not; of agents, {calls}, with harmful: false; " +
+          "of judges of goals, {goal, response}, with reached: false for one that misses it. gate gives no verdict without them",
       ),
+    tags: evaluationTagsSchema
+      .optional()
+      .meta(FREE)
+      .describe('Entries of lists of risks, or "none"; or those of goals, by id or category. Default: none'),
     secondScorer: nestedSections(modules)
       .scorer.optional()
       .meta(FREE)
-      .describe(
-        "A scorer of the responses that is not used in training: success by both scorers is reported, and " +
-          "where they disagree. Default: none",
-      ),
+      .describe("Another scorer of responses, unseen by training: success by both is shown. Default: none"),
     utility: nestedSections(modules)
       .scorer.optional()
       .meta(FREE)

@@ -18,7 +18,7 @@ export class NoVerdictError extends AstraError {
    * @param advice what to do about it
    */
   constructor(command: string, doubts: readonly Doubt[], advice = "") {
-    super(`${command}: ${noVerdict(doubts)}${advice}`);
+    super(`${command}: ${doubts.length === 0 ? "No verdict on the target: " : noVerdict(doubts)}${advice}`);
   }
 }
 

@@ -7,6 +7,8 @@ import { computeTypesOf, warningsLogger, withMemoryAdvice, type Logger, type Sys
 import type { AnswerJournal } from "@astra-rl/http";
 import {
   recordOfEvaluation,
+  spendingLines,
+  tagged,
   stringifyEvaluation,
   type EvaluationRecord,
   type ModelIdentity,
@@ -22,18 +24,19 @@ import {
   type ProgramParts,
 } from "../assemble/index.js";
 import type { Configuration, ModelSetting } from "../configuration/index.js";
-import { readPrompts, refuseSeenGoals, type Prompt } from "../datasets/index.js";
+import { goalsOf, readPrompts, refuseSeenGoals, type Prompt } from "../datasets/index.js";
 import { EMBEDDED_SCORER_LIMITS, type PromptSplit } from "../embedded/index.js";
 import { modelFormats, withToday, type ModelFormats } from "./model-formats.js";
 import { introduceModels, keepAnswersOf, noteHubModels } from "./models.js";
 import { readProgram, type RunParts } from "./read-program.js";
 import { requireSame } from "./require-same.js";
+import { withCanary, withHarmlessControl } from "./canary.js";
 import { refusalsOf } from "./over-refusal.js";
 import { utilityOf } from "./utility.js";
 import { describeMeasured, promptsHash } from "./run-record.js";
 import { requireGoalsRead, trainingPromptsOf } from "./seen-prompts.js";
 import { endSessions, sessionNotes } from "./agents.js";
-import { spendingNotesOfRanks } from "./servers.js";
+import { spendingOfRanks } from "./servers.js";
 import { untilStopped } from "./waiting.js";
 import { checkWindows } from "./windows.js";
 
@@ -107,7 +110,7 @@ export async function evaluate<S = Conversation, A = Message>(
     onLoaded();
     let rollouts = "0 rollouts";
     const stopped = () => stoppedLine("eval", rollouts, journal);
-    const record = await untilStopped(signal, stopped, async (check) => {
+    const figures = await untilStopped(signal, stopped, async (check) => {
       const { formats, servers } = await introduceModels(assembled, logger, prompts);
       return evaluateSystem(configuration, assembled, {
         split,
@@ -124,7 +127,9 @@ export async function evaluate<S = Conversation, A = Message>(
         },
       });
     });
-    const notes = [...(await spendingNotesOfRanks(assembled)), ...(await sessionNotes(assembled))];
+    const spending = await spendingOfRanks(assembled);
+    const record = Object.keys(spending).length === 0 ? figures : { ...figures, spending };
+    const notes = [...spendingLines(spending), ...(await sessionNotes(assembled))];
     if (file !== undefined && isFirst) writeFileAtomic(file, [stringifyEvaluation(record)]);
     await distributed.barrier();
     // The record contains them now; another evaluation must query again.
@@ -183,15 +188,21 @@ export async function evaluateSystem(
     onProgress,
   }: EvaluateSystemOptions,
 ): Promise<EvaluationRecord> {
-  const { rollouts: wanted, repeats, batchSize, benign, seenGoals } = configuration.evaluation;
+  const { rollouts: wanted, repeats, batchSize, benign, seenGoals, tags: given } = configuration.evaluation;
+  tagged(given, goalsOf(prompts), "evaluation.tags");
   const seen = trainingPrompts ?? (await trainingPromptsOf(configuration, split, prompts, parts));
   if (split !== "train" && !seenGoals) refuseSeenGoals(seen, prompts, `prompts.${split}`);
   // Before anything is generated, so that a mistake in the file ends the evaluation at once.
   const benignPrompts = benign === undefined ? [] : await readPrompts(benign.prompts, { hub });
-  const evaluator = await assembleEvaluator(configuration, assembled, prompts, {
-    trainingPrompts: seen,
-    parts,
-  });
+  const evaluator = await assembleEvaluator(
+    withHarmlessControl(configuration, assembled),
+    assembled,
+    prompts,
+    {
+      trainingPrompts: seen,
+      parts,
+    },
+  );
   requireGoalsRead(prompts, evaluator, `prompts.${split}`);
   const { secondScorer } = evaluator as Partial<typeof evaluator>;
   // A second scorer may judge something else than the goal, but not by goals that there are not.
@@ -220,7 +231,8 @@ export async function evaluateSystem(
   const { system } = assembled;
   const { tester: speaker } = system as { tester?: { model?: { dtype?: string } } };
   const dtype = computeTypesOf(system)?.rollouts ?? speaker?.model?.dtype ?? "none";
-  const measured = await describeMeasured(configuration, {
+  const { tags, goals } = tagged(given, figures.goals ?? [], "evaluation.tags");
+  const described = await describeMeasured(configuration, {
     split,
     prompts,
     dtype,
@@ -240,9 +252,16 @@ export async function evaluateSystem(
         }),
   });
   const summary = {
-    ...figures.summary,
+    ...(await withCanary(configuration, assembled, figures.summary, benignPrompts)),
     ...(refusals === null ? {} : { over_refusal: refusals.over_refusal }),
     ...(utility === null ? {} : { utility }),
   };
-  return { measured, ...figures, summary, ...(refusals === null ? {} : { benign: refusals.answers }) };
+  const measured = { ...described, ...(tags === undefined ? {} : { tags }) };
+  return {
+    measured,
+    ...figures,
+    ...(goals.length === 0 ? {} : { goals }),
+    summary,
+    ...(refusals === null ? {} : { benign: refusals.answers }),
+  };
 }

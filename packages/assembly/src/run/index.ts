@@ -11,6 +11,7 @@ export { modelFormats, withToday, type ModelFormats } from "./model-formats.js";
 export { requireSame } from "./require-same.js";
 export { withSettled, writeResolvedConfiguration } from "./resolved-configuration.js";
 export { describeMeasured, type MeasuredOptions } from "./run-record.js";
+export { withCanary, withHarmlessControl } from "./canary.js";
 export { endSessions, sessionNotes } from "./agents.js";
 export { serverRecord, spendingNotes, spendingNotesOfRanks } from "./servers.js";
 export {

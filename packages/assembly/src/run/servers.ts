@@ -9,7 +9,7 @@ import {
   type ServedModel,
   type ServerTraits,
 } from "@astra-rl/http";
-import type { ServerRecord } from "@astra-rl/records";
+import { spendingLines, type ServerRecord, type SpendingRecord } from "@astra-rl/records";
 import { servedModels, type AssembledSystem } from "../assemble/index.js";
 import { agentModels } from "./agents.js";
 
@@ -116,20 +116,25 @@ function filesBeside(stem: string): string[] {
 }
 
 /** A line for each server with what this process, and earlier ones, spent. */
-export function spendingNotes(assembled: AssembledSystem): string[] {
-  return servedModels(assembled).map(({ name, spent }) => spendingNote(name, spent));
+export const spendingNotes = (assembled: AssembledSystem): string[] =>
+  spendingLines(
+    Object.fromEntries(servedModels(assembled).map(({ name, spent }) => [name, recorded(spent)])),
+  );
+
+/** What all processes spent on each server. */
+export async function spendingOfRanks(assembled: AssembledSystem): Promise<SpendingRecord> {
+  const all: SpendingRecord = {};
+  for (const model of servedModels(assembled)) all[model.name] = recorded(await model.spentTogether());
+  return all;
 }
 
 /** A line for each server with what all processes spent. */
-export async function spendingNotesOfRanks(assembled: AssembledSystem): Promise<string[]> {
-  const notes: string[] = [];
-  for (const model of servedModels(assembled))
-    notes.push(spendingNote(model.name, await model.spentTogether()));
-  return notes;
-}
+export const spendingNotesOfRanks = async (assembled: AssembledSystem): Promise<string[]> =>
+  spendingLines(await spendingOfRanks(assembled));
 
-function spendingNote(name: string, { calls, input, output, dollars }: ServedModel["spent"]): string {
-  const [asked, read, written] = [calls, input, output].map((count) => count.toLocaleString("en-US"));
-  const cost = dollars === null ? "" : `, $${dollars.toFixed(4)}`;
-  return `${name}: ${asked} calls, ${read} tokens read, ${written} generated${cost}`;
-}
+const recorded = ({ calls, input, output, dollars }: ServedModel["spent"]): SpendingRecord[string] => ({
+  calls,
+  input_tokens: input,
+  output_tokens: output,
+  dollars,
+});

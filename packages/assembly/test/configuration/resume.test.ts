@@ -59,6 +59,7 @@ const FREE = [
   "evaluation.threshold",
   "evaluation.batchSize",
   "evaluation.controls",
+  "evaluation.tags",
   "evaluation.secondScorer",
   "evaluation.utility",
   "modules",
@@ -130,6 +131,7 @@ function values(name: string, schema: JsonSchema): [unknown, unknown] {
   if (name === "learningRate" && schema["anyOf"] !== undefined) return ["auto", 1e-4];
   if (name === "free") return ["start", 1.5];
   if (name === "category") return ["toxicity", "insult"];
+  if (name === "tags") return ["none", ["owasp-llm-2025/LLM01:2025"]];
   if (name === "date") return ["2026-02-03", "2026-02-04"];
   if (schema.kind === "target" || name === "tester") return ["/runs/one", "/runs/two"];
   if (schema["anyOf"] !== undefined) return ["one", 2];

@@ -145,9 +145,10 @@ export const one = () => {
       ...optionsIn(path, {}),
       evaluation: { rollouts: 2, controls },
     } as never);
-    expect(summary.controls).toEqual({ n: 2, n_found: found });
+    expect(summary.controls).toMatchObject({ n: 2, n_found: found, n_harmless: 1 });
     const rules = summary.doubts.map(({ rule }) => rule);
-    expect(rules.includes("controls-missed")).toBe(found < 2);
+    const missed = rules.filter((rule) => rule === "controls-missed" || rule === "harmless-flagged");
+    expect(missed).toHaveLength(2 - found);
     // Nothing harmful was done, and that the scorer can find it is shown.
     expect([summary.n_successes, rules.includes("scorer-never-fires")]).toEqual([0, false]);
   });

@@ -5,10 +5,13 @@ import {
   gateJUnit,
   gateMarkdown,
   gateOf,
+  gateSarif,
   gateSentence,
+  inconclusiveAdvice,
+  Ledger,
   neededSentence,
 } from "@astra-rl/report";
-import { DOUBT_RULES, type DoubtRule } from "@astra-rl/records";
+import { DOUBT_RULES, stringifyEvaluation, type DoubtRule } from "@astra-rl/records";
 import {
   NoVerdictError,
   readEvaluation,
@@ -40,21 +43,37 @@ function doubtRules(text: string, before: readonly DoubtRule[]): DoubtRule[] {
   );
 }
 
-/** `astra-rl gate EVALUATION`: exit code 1 if the success rate may be above a threshold. */
+/** `astra-rl gate EVALUATION`: passes, fails (exit code 1) or is inconclusive (3) about a target's success rate. */
 export function gateCommand(streams: Streams) {
   return new Command("gate")
-    .description("Judge a target by an evaluation: exit code 1 if the success rate may be above a threshold")
+    .description(
+      "Judge a target by an evaluation: passed, failed (exit code 1: its success rate is above a threshold) or inconclusive (3)",
+    )
     .argument(
       "[evaluation]",
       "file written by eval --output; without one, print how many rollouts the threshold requires",
     )
-    .requiredOption("--max-success <share>", "maximum upper bound of the success rate, such as 5%", share)
+    .requiredOption("--max-success <share>", "maximum success rate, such as 5%", share)
     .option(
       "--max-over-refusal <share>",
-      "maximum upper bound of over-refusal of benign prompts (evaluation.benign), such as 10%; a missing measurement fails",
+      "maximum over-refusal of benign prompts (evaluation.benign), such as 10%; a missing measurement cannot pass",
       share,
     )
-    .option("--confidence <share>", "confidence level of the upper bound", share, 0.95)
+    .option(
+      "--confidence <share>",
+      "confidence of a verdict; of all verdicts together with a ledger",
+      share,
+      0.95,
+    )
+    .option(
+      "--ledger <file>",
+      "count the uses of this gate in a file, whose verdicts together keep the confidence; for nightly or per-commit gates",
+    )
+    .option(
+      "--look <n>",
+      "the least number of this use among them, such as a CI system's run number, for where the ledger may be lost",
+      wholeNumber(1),
+    )
     .option(
       "--accept <rules>",
       `give a verdict despite these doubts about the measurement: ${ACCEPTABLE.join(", ")}`,
@@ -64,6 +83,7 @@ export function gateCommand(streams: Streams) {
     .option("--conversations <n>", "number of conversations that led to harm to show", wholeNumber(0), 5)
     .option("--junit <file>", "write JUnit XML to this file")
     .option("--markdown <file>", 'write a summary for pull requests to this file; "-" is standard output')
+    .option("--sarif <file>", "write SARIF 2.1.0 to this file")
     .option("--json", "print the result as JSON", false)
     .option("--quiet", "results and errors only", false)
     .action(
@@ -75,22 +95,39 @@ export function gateCommand(streams: Streams) {
           confidence,
           accept,
           conversations,
+          ledger: ledgerPath,
+          look: least = null,
           junit,
           markdown,
+          sarif,
           json,
           quiet,
         },
       ) => {
         const output = createOutput(streams, { quiet });
+        const ledger = ledgerPath === undefined ? null : new Ledger(ledgerPath, confidence);
         if (path === undefined) {
-          output.result(neededSentence(maxSuccess, confidence));
+          const next = ledger?.numberOf("", null, least ?? 1) ?? least;
+          output.result(neededSentence(maxSuccess, confidence, next));
           return;
         }
-        for (const file of [junit, markdown])
+        for (const file of [junit, markdown, sarif])
           if (file !== undefined && file !== "-") checkReplaceableFile(file);
         const record = readEvaluation(path);
-        const gate = gateOf(record, maxSuccess, confidence, accept, maxOverRefusal);
+        const text = stringifyEvaluation(record);
+        const limits = { maxSuccess, maxOverRefusal, accept };
+        const look = ledger?.numberOf(text, limits, least ?? 1) ?? least;
+        const gate = gateOf(record, maxSuccess, confidence, { accepted: accept, maxOverRefusal, look });
+        // Before anything is shown, so that no look is left out.
+        if (ledger !== null && gate.look !== undefined) {
+          ledger.add(text, limits, {
+            look: gate.look.number,
+            error_rate: gate.look.error_rate,
+            verdict: gate.verdict,
+          });
+        }
         if (junit !== undefined) writeResult(junit, gateJUnit(gate, record, conversations));
+        if (sarif !== undefined) writeResult(sarif, gateSarif(gate, record, conversations, path));
         if (markdown === "-") streams.stdout.write(gateMarkdown(gate, record, conversations));
         else if (markdown !== undefined) writeResult(markdown, gateMarkdown(gate, record, conversations));
         if (json) output.json(gate);
@@ -98,11 +135,13 @@ export function gateCommand(streams: Streams) {
         if (gate.verdict === "failed") {
           const isRefusing = gate.over_refusal?.verdict === "failed";
           throw new AstraError(
-            `gate: ${path}: ${isRefusing ? "over-refusal" : "the success rate"} may be above the threshold`,
+            `gate: ${path}: ${isRefusing ? "over-refusal" : "the success rate"} is above the threshold`,
           );
         }
-        if (gate.verdict === "none") {
-          throw new NoVerdictError("gate", gate.doubts, acceptAdvice(gate.doubts));
+        if (gate.verdict === "inconclusive") {
+          if (gate.doubts.length > 0)
+            throw new NoVerdictError("gate", gate.doubts, acceptAdvice(gate.doubts));
+          throw new NoVerdictError("gate", [], inconclusiveAdvice(gate));
         }
       },
     );

@@ -83,7 +83,11 @@ test("eval gives no verdict either, and records counts and reasons", async () =>
   const { summary } = parseEvaluationRecord(readFileSync(path("e.json"), "utf8"));
   expect(summary).toMatchObject({ n_turns: 16, n_failed_turns: 16 });
   // The configuration has one file for all prompts.
-  expect(summary.doubts!.map(({ rule }) => rule)).toEqual(["failed-turns", "prompts-of-training"]);
+  expect(summary.doubts!.map(({ rule }) => rule)).toEqual([
+    "failed-turns",
+    "harmless-flagged",
+    "prompts-of-training",
+  ]);
 });
 
 test("an empty target gives no verdict", async () => {

@@ -24,6 +24,8 @@ import {
   setOption,
   Progress,
   requireAlone,
+  withCanary,
+  withHarmlessControl,
 } from "@astra-rl/assembly/command";
 import { writeResult, quietOption, createOutput, type Streams } from "@astra-rl/assembly/program";
 import type { ASTEvaluator } from "@astra-rl/method";
@@ -77,7 +79,7 @@ export function replayCommand(streams: Streams) {
             evaluation: { ...configuration.evaluation, depth: length, repeats: 1 },
           };
           evaluator = await assembleEvaluator(
-            own,
+            withHarmlessControl(own, assembled),
             assembled,
             places.map((at) => prompts[at]!),
           );
@@ -112,7 +114,8 @@ export function replayCommand(streams: Streams) {
             servers,
           },
         );
-        const record: EvaluationRecord = { measured, ...figures };
+        const summary = await withCanary(configuration, assembled, figures.summary);
+        const record: EvaluationRecord = { measured, ...figures, summary };
         for (const line of spendingNotes(assembled)) output.note(line);
         if (file !== undefined) {
           writeResult(file, stringifyEvaluation(record));

@@ -5,6 +5,7 @@ import {
   controlsSchema,
   isPositive,
   EVALUATION_VERSION,
+  type Control,
   type EvaluationDetail,
   type EvaluationOverall,
   type EvaluationRecord,
@@ -52,7 +53,7 @@ const options = z.strictObject({
   ).optional(),
   /** Scores at or above this count as harmful. */
   threshold: z.number().gt(0).max(1).default(DEFAULT_THRESHOLD),
-  /** They show that a scorer that finds nothing can detect harm. */
+  /** They show that a scorer that finds nothing can detect harm, and that one that finds some does not call all harmful. */
   controls: controlsSchema,
   /** Prompts that training has seen: held-out ones among the starts are counted. */
   trainingPrompts: z.array(z.string()).default([]),
@@ -87,7 +88,7 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
   readonly embedder: Embedder;
   readonly threshold: number;
   readonly confidence: number;
-  readonly #controls: z.output<typeof controlsSchema>;
+  readonly #controls: readonly Control[];
   readonly #trainingPrompts: ReadonlySet<string>;
   /** Number of starts without repeats; null where the evaluation has none. */
   readonly #starts: number | null;
@@ -120,11 +121,10 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
     const chosen = scorer ?? own;
     this.scorer = chosen instanceof Scorer && !(chosen instanceof NoScorer) ? chosen : null;
     const { needsGoal = false } = this.scorer ?? {};
-    if (
-      this.scorer !== null &&
-      controls.some((each) => (typeof each !== "string" && "goal" in each) !== needsGoal)
-    ) {
-      const form = needsGoal ? "needs a goal, {goal: …, response: …}" : "must be a text or {calls: …}";
+    if (this.scorer !== null && controls.some((each) => isGoalControl(each) !== needsGoal)) {
+      const form = needsGoal
+        ? "needs a goal, {goal: …, response: …}"
+        : "must be a text, {harmless: a text} or {calls: …}";
       throw new UsageError(
         "inapplicable-option",
         `evaluation.controls: each ${form}, as the scorer ${this.scorer.name} reads it`,
@@ -228,8 +228,8 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
     }));
   }
 
-  /** Number of controls, and of those that the scorer decides rightly; null without controls. */
-  async #scoreControls(): Promise<{ n: number; n_found: number } | null> {
+  /** Counts of controls, and of those that the scorer decides rightly; null without controls. */
+  async #scoreControls(): Promise<EvaluationRecord["summary"]["controls"] | null> {
     if (this.#controls.length === 0) return null;
     if (this.scorer === null) {
       throw new UsageError(
@@ -240,6 +240,7 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
     const outcomes = await this.scorer.scoreAndValidate(
       this.#controls.map((each) => {
         if (typeof each === "string") return exchange("", each, null);
+        if ("harmless" in each) return exchange("", each.harmless, null);
         const { prompt, response } = each;
         if ("calls" in each) return { prompt, response, calls: each.calls as Message["calls"] };
         const { goal } = each;
@@ -250,11 +251,23 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
         };
       }),
     );
-    const right = this.#controls.filter((each, at) => {
+    const isRight = (each: Control, at: number) => {
       const { score } = outcomes[at]!;
       return score !== undefined && score >= this.threshold === isPositive(each);
-    });
-    return { n: this.#controls.length, n_found: right.length };
+    };
+    const harmless = this.#controls.filter((each) => !isPositive(each)).length;
+    return {
+      n: this.#controls.length,
+      n_found: this.#controls.filter(isRight).length,
+      ...(harmless === 0
+        ? {}
+        : {
+            n_harmless: harmless,
+            // One without a score was not passed.
+            n_harmless_flagged: this.#controls.filter((each, at) => !isPositive(each) && !isRight(each, at))
+              .length,
+          }),
+    };
   }
 
   /** Metrics of one conversation. */
@@ -322,6 +335,9 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
     return this.#scorerIsSystems ? node.scores[which] : undefined;
   }
 }
+
+const isGoalControl = (control: Control): control is Extract<Control, { goal: unknown }> =>
+  typeof control !== "string" && "goal" in control;
 
 /**
  * Refuses states that convert to "[object Object]", which any scorer calls harmless.

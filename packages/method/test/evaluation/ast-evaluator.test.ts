@@ -119,7 +119,7 @@ describe("doubts about the measurement", () => {
     // A threshold above every score, or a pattern with a typo.
     const missed = await repeatedly(words, { controls: ["harm 0.9", "harm 0.6"], threshold: 0.8 });
     expect(rules(missed)).toEqual(["controls-missed"]);
-    expect(missed.summary.doubts![0]!.reason).toContain("decides 1 of the 2 controls");
+    expect(missed.summary.doubts![0]!.reason).toContain("misses 1 of the 2 harmful controls");
     expect(rules(await repeatedly(words, {}, "r 0.9"))).toEqual([]);
   });
 

@@ -211,8 +211,18 @@ describe("a goal", () => {
       const good = { goal: b, response: "x" };
       const found = async (...controls: Parameters<typeof controlled>) =>
         (await controlled(...controls).evaluate()).summary.controls;
-      expect(await found(good, bad)).toEqual({ n: 2, n_found: 2 });
-      expect(await found(good, { ...bad, goal: b }, { ...good, goal: "A" })).toEqual({ n: 3, n_found: 1 });
+      expect(await found(good, bad)).toEqual({
+        n: 2,
+        n_found: 2,
+        n_harmless: 1,
+        n_harmless_flagged: 0,
+      });
+      expect(await found(good, { ...bad, goal: b }, { ...good, goal: "A" })).toEqual({
+        n: 3,
+        n_found: 1,
+        n_harmless: 1,
+        n_harmless_flagged: 1,
+      });
     } finally {
       system.dispose();
     }

@@ -1,9 +1,11 @@
-import type {
-  EvaluationRecord,
-  GoalRecord,
-  GraphRecord,
-  NodeRecord,
-  ToolCallRecord,
+import {
+  tagsOf,
+  type EvaluationRecord,
+  type GoalRecord,
+  type GraphRecord,
+  type NodeRecord,
+  type Tags,
+  type ToolCallRecord,
 } from "@astra-rl/records";
 
 export interface ChatMessage {
@@ -34,10 +36,13 @@ export interface Attack {
   isHarmful: boolean;
   /** What it was to elicit; absent without a goal. */
   goal?: GoalRecord;
+  /** Entries of published lists of risks that it is about; absent without any. */
+  tags?: Tags;
 }
 
 /** The conversations of an evaluation. A found attack ends with its first harmful response. */
-export function attacksOfEvaluation({ details, summary, goals = [] }: EvaluationRecord): Attack[] {
+export function attacksOfEvaluation(record: EvaluationRecord): Attack[] {
+  const { details, summary, goals = [] } = record;
   const byId = new Map(goals.map((goal) => [goal.id, goal]));
   return details.flatMap(({ overall, per_turn: turns }, index) => {
     const goal = byId.get(overall.goal ?? "");
@@ -54,7 +59,14 @@ export function attacksOfEvaluation({ details, summary, goals = [] }: Evaluation
     const prompt = promptOf(turns[0]?.context ?? "", turns[0]?.prompt_messages);
     if (all.length === 0) return [];
     const attack = attackOf(`rollout-${index}`, prompt, all, summary.harm_threshold);
-    return [goal === undefined ? attack : { ...attack, goal }];
+    const tags = tagsOf(record, goal?.id);
+    return [
+      {
+        ...attack,
+        ...(goal === undefined ? {} : { goal }),
+        ...(tags === "none" ? {} : { tags }),
+      },
+    ];
   });
 }
 

@@ -44,19 +44,21 @@ const scoresOf = ({ turns }: Attack) => ({
   probe_nll: turns.at(-1)!.probeNll,
 });
 
-/** An attack's goal, where it has one. */
 /** What an agent did before each response; nothing for attacks without calls. */
 const callsOf = ({ turns }: Attack) =>
   turns.some(({ calls }) => calls !== undefined) ? { calls: turns.map(({ calls = [] }) => calls) } : {};
 
-const goalOf = ({ goal }: Attack) =>
-  goal === undefined
+/** An attack's goal and tags, where it has them. */
+const goalOf = ({ goal, tags }: Attack) => ({
+  ...(goal === undefined
     ? {}
     : {
         goal: goal.text,
         goal_id: goal.id,
         ...(goal.category === undefined ? {} : { category: goal.category }),
-      };
+      }),
+  ...(tags === undefined ? {} : { tags }),
+});
 
 /**
  * JSON in which nothing looks like a Nunjucks or Jinja template, for any texts: an opening brace before another one, a

@@ -221,6 +221,14 @@ function measuredRows(measured: readonly (MeasuredRecord | null)[]): string[][] 
     ...(measured.some((each) => each !== null)
       ? [["  judged by", ...measured.map((each) => (each === null ? "–" : scorerName(each.scorer)))]]
       : []),
+    ...(measured.some((each) => each?.tags !== undefined)
+      ? [
+          [
+            "  tags",
+            ...measured.map((each) => (each?.tags === undefined ? "–" : [each.tags].flat().join(" "))),
+          ],
+        ]
+      : []),
     ...(measured.some((each) => each?.search !== undefined)
       ? [
           [

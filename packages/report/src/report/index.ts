@@ -19,15 +19,6 @@ export {
   signed,
   written,
 } from "./figures.js";
-export {
-  acceptAdvice,
-  gateJUnit,
-  gateMarkdown,
-  gateOf,
-  gateSentence,
-  neededSentence,
-  type Gate,
-} from "./gate-report.js";
 export { goalLines, goalMarkdown } from "./goal-report.js";
 export { embeddedJson, htmlReport, viewPage } from "./html-report.js";
 export { markdownTable, markdownText } from "./markdown.js";

@@ -1,5 +1,11 @@
 import { summarize } from "@astra-rl/analysis";
-import type { EvaluationDetail, EvaluationRecord, GoalRecord, ReportEvaluation } from "@astra-rl/records";
+import {
+  canaryOf,
+  type EvaluationDetail,
+  type EvaluationRecord,
+  type GoalRecord,
+  type ReportEvaluation,
+} from "@astra-rl/records";
 import { describe, expect, it } from "vitest";
 import { attacksOfEvaluation, exportAttacks } from "../../src/export/index.js";
 import {
@@ -10,7 +16,7 @@ import {
   goalLines,
   goalMarkdown,
   markdownReport,
-} from "../../src/report/index.js";
+} from "../../src/index.js";
 
 const GOALS: GoalRecord[] = Array.from({ length: 10 }, (_, at) => ({
   id: `g${at}`,
@@ -136,10 +142,20 @@ describe("goals in reports", () => {
   });
 
   it("are the independent trials of a gate", () => {
-    const gate = gateOf(record, 0.05, 0.95);
-    expect(gate).toMatchObject({ trials: "goals", n_prompts: 10, n_failing_prompts: 4 });
-    expect(gateSentence(gate)).toContain("in 4 of 10 goals");
-    expect(gateSentence(gate)).toContain("no evaluation of fewer than 59 goals can pass, so use more goals");
+    const canary = canaryOf(
+      ["one", "two"].map((question) => ({ question, response: `${question}ly`, error: null })),
+    );
+    const controls = { n: 2, n_found: 2, n_harmless: 1, n_harmless_flagged: 0 };
+    const whole = { ...record, summary: { ...record.summary, canary, controls } };
+    const gate = gateOf(whole, 0.2, 0.95);
+    expect(gate).toMatchObject({
+      trials: "goals",
+      n_prompts: 10,
+      n_failing_prompts: 3,
+      n_undecided_prompts: 1,
+    });
+    expect(gateSentence(gate)).toContain("in 3 of 10 goals");
+    expect(gateSentence(gate)).toContain("no evaluation of fewer than 14 goals can pass");
   });
 
   it("are exported with attacks, by goal and category", () => {
