@@ -80,6 +80,7 @@ writeFileSync(
   `models: {tester: embedded:chatter, target: ${target}}
 ${values.agent ? "scorer: {type: tool-call, calls: [{tool: count, pattern: '1'}]}\nreward: {terms: [{type: harm, weight: 1}]}" : ""}
 sampler: {width: 2, depth: ${values.agent ? 2 : 1}}
+algorithm: {type: dpo, pairMargin: 0}
 generation: {tester: {maxNewTokens: 4}, target: {maxNewTokens: 4}}
 training:
   trainingSteps: ${steps}

@@ -61,7 +61,9 @@ export async function main(args: readonly string[], streams: Streams = process):
     const code = await codeAfterWriting(await run(args, streams));
     return code === EXIT.done && late.count > 0 ? EXIT.failed : code;
   } finally {
-    late.end();
+    // Timers of an agent may fire until the process ends.
+    if (streams === process) late.outlive();
+    else late.end();
   }
 }
 

@@ -1,4 +1,5 @@
 import { printable } from "@astra-rl/report";
+import { EXIT } from "./exit.js";
 
 /** How many are shown. */
 const MOST_SHOWN = 3;
@@ -12,8 +13,10 @@ const LONGEST_LINE = 2000;
  */
 export function watchLateErrors(write: (line: string) => void) {
   let count = 0;
+  let isOver = false;
   const onError = (error: unknown) => {
     count++;
+    if (isOver) process.exitCode ||= EXIT.failed;
     const { stack = "", message = String(error) } = error instanceof Error ? error : {};
     if (process.env.ASTRA_RL_DEBUG) write(stack);
     if (count > MOST_SHOWN) return;
@@ -31,6 +34,8 @@ export function watchLateErrors(write: (line: string) => void) {
     get count() {
       return count;
     },
+    /** After the command, while the process still ends: an error sets its code. */
+    outlive: () => void (isOver = true),
     /** Restores the previous handling. */
     end: () => void process.off("uncaughtException", onError),
   };

@@ -85,6 +85,7 @@ describe("an error of an agent's code after its answer", () => {
   test.each([
     ["a promise that nobody waits for", "void Promise.reject(new Error('too late'))"],
     ["a timer", "setTimeout(() => { throw new Error('too late'); }, 1)"],
+    ["a timer that fires while the process ends", "setTimeout(() => { throw new Error('too late'); }, 300)"],
   ])("%s is a message and a code, and nothing is lost", async (_, late) => {
     writeFileSync(path("agent.mjs"), `export const agent = () => { ${late}; return "Noted."; };`);
     writeFileSync(path("run.yaml"), yaml("{ type: ./agent.mjs#agent }"));
@@ -123,7 +124,8 @@ test("two processes measure what one does, count the sessions of both, and leave
   const two = await started("eval", "run.yaml", "--output", "two.json", "--processes", "2").ended;
   expect([one.code, two.code]).toEqual([0, 0]);
   expect(readFileSync(path("two.json"), "utf8")).toBe(readFileSync(path("one.json"), "utf8"));
-  for (const { text } of [one, two]) expect(text).toContain("target: 8 sessions, 0 of them forks");
+  // Eight rollouts and two plain questions.
+  for (const { text } of [one, two]) expect(text).toContain("target: 10 sessions, 0 of them forks");
   expect(readdirSync(path()).filter((name) => /answers(?:\.rank-1)?\.jsonl$/u.test(name))).toEqual([]);
 });
 

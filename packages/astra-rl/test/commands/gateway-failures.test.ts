@@ -79,7 +79,8 @@ it.each<[string, string, (asked: Asked) => object]>([
 );
 
 it("19 of 40 answers that fail with an empty text are 19 errors, and do not affect the rate of the others", async () => {
-  const numberOf = (asked: Asked) => Number(/Day (\d+)/u.exec(lastText(asked))![1]);
+  // Plain questions have no day, and are answered.
+  const numberOf = (asked: Asked) => Number(/Day (\d+)/u.exec(lastText(asked))?.[1] ?? 40);
   const { evaluated, summary } = await judged(40, (asked, response) =>
     json(
       response,

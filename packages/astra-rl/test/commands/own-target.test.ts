@@ -52,6 +52,7 @@ models: { tester: "embedded:chatter", ${models} }
 prompts: { train: ./prompts.txt, dev: ./prompts.txt, test: ./prompts.txt }
 sampler: { width: 2, depth: 2 }
 scorer: { type: keyword, entries: [{ term: fool, weight: 0.5 }] }
+algorithm: { type: dpo, pairMargin: 0 }
 generation: { tester: { maxNewTokens: 4 }, target: { maxNewTokens: 4 } }
 training: { trainingSteps: 1, schedule: constant, evaluateEvery: 1, numEpisodesPerExperience: 2, checkpointEvery: 1 }
 `;
