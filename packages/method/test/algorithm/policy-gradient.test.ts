@@ -146,9 +146,12 @@ describe("prepare", () => {
     const [b, ac] = [chain(2, 0, 0), chain(3, 0, 0)];
     const start = values(toy, "b")[0]!;
     const raw = [chain(0, start, (b[0]! + ac[0]!) / 2), chain(1, 0, 0), b, ac];
-    // The three turns that nothing followed, less the mean of their means over tokens; nothing is like the first.
-    const common = sum(raw.slice(1).map((row) => sum(row) / row.length)) / 3;
-    const expected = raw.map((row, index) => (index === 0 ? row : row.map((value) => value - common)));
+    // The two first turns and the two after one of them, each less the mean of their means over tokens.
+    const means = raw.map((row) => sum(row) / row.length);
+    const expected = raw.map((row, index) => {
+      const first = index < 2 ? 0 : 2;
+      return row.map((value) => value - (means[first]! + means[first + 1]!) / 2);
+    });
     expectRows(
       turns.map(({ advantages }) => advantages),
       expected,

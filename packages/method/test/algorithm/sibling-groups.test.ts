@@ -181,10 +181,9 @@ const ROWS: Record<string, Gradient> = {
   "siblings, RLOO, loss averaged over all turns": ofTrees(sibling(others), {
     weights: "mean over all turns",
   }),
-  "values of 0, centred by the number of later turns (PPO, A2C)": ofTrees(
-    new ValueAdvantage({ gamma: 1, gaeLambda: 1 }),
-    { isCentered: true },
-  ),
+  "values of 0, centred by depth (PPO, A2C)": ofTrees(new ValueAdvantage({ gamma: 1, gaeLambda: 1 }), {
+    isCentered: true,
+  }),
 };
 
 const figure = (value: number) => value.toFixed(3).replace("-", "−");
@@ -214,6 +213,13 @@ describe("groups over turns of a policy that decides when the conversation ends"
     // The smallest difference of all counts a quarter of the largest, and not a twentieth.
     expect(Math.abs(divided[2]! / divided[0]!)).toBeGreaterThan(0.2);
     expect(Math.abs(EXACT[2]! / EXACT[0]!)).toBeLessThan(0.05);
+  });
+
+  it("of turns at the same depth scale by (n − 1)/n, since their mean contains the turn itself", () => {
+    const centered = ROWS["values of 0, centred by depth (PPO, A2C)"]!;
+    // All first turns of these trees have one sibling, and no other turn at their depth.
+    expect(centered[0]).toBeCloseTo(EXACT[0]! / 2, 12);
+    expect(centered.map(Math.sign)).toEqual(EXACT.map(Math.sign));
   });
 
   it("are as docs/sibling-groups.md states them", () => {

@@ -53,35 +53,35 @@ export class ValueAdvantage extends Stateless implements AdvantageEstimator {
 }
 
 /**
- * Advantages minus their mean over the turns of an experience with as many turns after them: the offset that a value
- * head that has learned nothing yet leaves in them. If each turn has a cost, that is the cost of all later turns, and
- * it would make every probe less likely, regardless of its outcome. The mean is taken over turns, of the means over
- * their tokens. Turns without such counterparts are unchanged.
+ * Advantages minus their mean over the turns of an experience at the same depth: the offset that a value head that has
+ * learned nothing yet leaves in them. If each turn has a cost, that is the cost of all later turns, and it would make
+ * every probe less likely, regardless of its outcome. The mean is taken over turns, of the means over their tokens. Turns
+ * without such counterparts are unchanged.
+ *
+ * The depth of a turn does not depend on its probe. The number of turns after it does where a probe ends its branch
+ * (`stopAt`), so a mean by that number is no baseline: it biases the gradient (docs/sibling-groups.md).
  */
 export function centerAdvantages<S, A>(
   turns: readonly { node: Node<S, A> }[],
   advantages: readonly (readonly number[])[],
 ): number[][] {
-  const known = new Map<Node<S, A>, number>();
-  const turnsAfter = (node: Node<S, A>): number => {
-    let most = known.get(node);
-    if (most === undefined) {
-      most = node.children.reduce((deepest, child) => Math.max(deepest, 1 + turnsAfter(child)), 0);
-      known.set(node, most);
-    }
-    return most;
+  const parents = new Map(turns.flatMap(({ node }) => node.children.map((child) => [child, node] as const)));
+  const depthOf = (node: Node<S, A>): number => {
+    let depth = 0;
+    for (let at = parents.get(node); at !== undefined; at = parents.get(at)) depth++;
+    return depth;
   };
-  const left = turns.map(({ node }) => turnsAfter(node));
+  const depths = turns.map(({ node }) => depthOf(node));
   const sums = new Map<number, { sum: number; count: number }>();
   advantages.forEach((row, turn) => {
     if (row.length === 0) return;
-    const group = sums.get(left[turn]!) ?? { sum: 0, count: 0 };
+    const group = sums.get(depths[turn]!) ?? { sum: 0, count: 0 };
     group.sum += row.reduce((sum, value) => sum + value, 0) / row.length;
     group.count += 1;
-    sums.set(left[turn]!, group);
+    sums.set(depths[turn]!, group);
   });
   return advantages.map((row, turn) => {
-    const { sum, count } = sums.get(left[turn]!) ?? { sum: 0, count: 0 };
+    const { sum, count } = sums.get(depths[turn]!) ?? { sum: 0, count: 0 };
     const mean = count < 2 ? 0 : sum / count;
     return row.map((value) => value - mean);
   });
