@@ -151,15 +151,19 @@ describe("looks that share an error rate", () => {
     ["of other prompts", fresh, 11],
     ["of an evaluation that grows", growing, 12],
     ["of prompts that are tried several times", clustered, 13],
-  ] as const)("keep it over 10,000 uses: looks %s", (_, trialsOf, seed) => {
-    const shared = simulated(seed, trialsOf, (look) => errorRateOfLook(ALPHA, look));
-    expect(shared.passes).toBeLessThanOrEqual(ALPHA);
-    expect(shared.failures).toBeLessThanOrEqual(ALPHA);
-    // Neither is kept by never deciding.
-    expect(shared.passes + shared.failures).toBeGreaterThan(0.005);
-    const alone = simulated(seed, trialsOf, () => ALPHA, 500);
-    expect(Math.max(alone.passes, alone.failures)).toBeGreaterThan(2 * ALPHA);
-  }, 180_000);
+  ] as const)(
+    "keep it over 10,000 uses: looks %s",
+    (_, trialsOf, seed) => {
+      const shared = simulated(seed, trialsOf, (look) => errorRateOfLook(ALPHA, look));
+      expect(shared.passes).toBeLessThanOrEqual(ALPHA);
+      expect(shared.failures).toBeLessThanOrEqual(ALPHA);
+      // Neither is kept by never deciding.
+      expect(shared.passes + shared.failures).toBeGreaterThan(0.005);
+      const alone = simulated(seed, trialsOf, () => ALPHA, 500);
+      expect(Math.max(alone.passes, alone.failures)).toBeGreaterThan(2 * ALPHA);
+    },
+    180_000,
+  );
 });
 
 /** Draws in [0, 1) by a 32-bit counter that is mixed (mulberry32): 10,000 uses need 10 million. */
