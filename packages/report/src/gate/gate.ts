@@ -195,7 +195,7 @@ function morePhrase(gate: Gate): string {
   const rollouts = Math.round(more * each);
   const about =
     rollouts === more && n_prompts === n_rollouts
-      ? `about ${more} more rollouts`
+      ? `about ${more} more rollout${more === 1 ? "" : "s"}`
       : `about ${more} more ${trials} (${rollouts} rollouts)`;
   const few = n_prompts < n_needed ? `; no evaluation of fewer than ${n_needed} ${trials} can pass` : "";
   return `${unknown}; ${about} would decide${few}`;
