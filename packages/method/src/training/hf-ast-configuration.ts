@@ -75,7 +75,7 @@ export const trainingSection = z.strictObject({
     .default("auto")
     .describe(
       "Learning rate, which the schedule scales. auto: 0.03 / the tester's hidden size, 0.4 times that for " +
-        "preferences, ten times that for an adapter, at most 0.001",
+        "preferences, A2C and REINFORCE, ten times that for an adapter, at most 0.001",
     ),
   schedule: schedule
     .unwrap()
