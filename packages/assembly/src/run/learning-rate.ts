@@ -1,8 +1,7 @@
 import { HFASTSystem, LoRAWeights, HFASTConfiguration, type System } from "@astra-rl/method";
-import { findKind, type Configuration } from "../configuration/index.js";
 
 /** Learning rate of a model of hidden size 1. */
-const UNIT_RATE = 0.03;
+const UNIT_RATE = 0.012;
 
 /** How much larger an adapter's rate is than that of all weights. */
 const ADAPTER_FACTOR = 10;
@@ -17,17 +16,11 @@ const LARGEST_RATE = 1e-3;
  * low-rank adapters take ten times the rate of full fine-tuning (Schulman et al., "LoRA Without Regret", 2025). The
  * constant was chosen on one model of hidden size 64 (docs/log.md), on which 1e-5 learned nothing in 1,000 steps.
  * Systems without a model use the Python toolbox's rate, 1e-5.
- *
- * @param algorithm preference algorithms use a smaller one
  */
-export function automaticLearningRate(
-  system: System,
-  { algorithm }: Pick<Configuration, "algorithm">,
-): number {
+export function automaticLearningRate(system: System): number {
   if (!(system instanceof HFASTSystem)) return new HFASTConfiguration().learningRate;
   const { hiddenSize } = system.testerModel.config;
   const isAdapter = system.tester.weights instanceof LoRAWeights;
-  const { learningRateFactor = 1 } = findKind("algorithm", algorithm.type) ?? {};
-  const rate = (UNIT_RATE / hiddenSize) * (isAdapter ? ADAPTER_FACTOR : 1) * learningRateFactor;
+  const rate = (UNIT_RATE / hiddenSize) * (isAdapter ? ADAPTER_FACTOR : 1);
   return Math.min(LARGEST_RATE, Number(rate.toPrecision(2)));
 }

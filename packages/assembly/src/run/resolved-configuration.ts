@@ -15,8 +15,7 @@ export function writeResolvedConfiguration(folder: string, configuration: Config
 /** The configuration with each "auto" resolved, so that it reproduces the run on any machine. */
 export function withSettled(configuration: Configuration, system: System): Configuration {
   const { training } = configuration;
-  const rate =
-    training.learningRate === "auto" ? automaticLearningRate(system, configuration) : training.learningRate;
+  const rate = training.learningRate === "auto" ? automaticLearningRate(system) : training.learningRate;
   const settled = { ...configuration, training: { ...training, learningRate: rate } };
   const computed = computeTypesOf(system);
   if (computed?.rollouts === undefined) return settled;

@@ -117,8 +117,6 @@ export interface Kind<R extends Role = Role, S extends z.ZodObject = z.ZodObject
    * What an algorithm needs from its system, which is created first; or a function of its options. Default: nothing.
    */
   readonly needs?: KindNeeds<z.output<S>>;
-  /** Factor of the algorithm on the automatic learning rate. Default: 1. */
-  readonly learningRateFactor?: number;
   /** Option `pairMargin` of a configuration with the reward `elicitation`, in harm. Default: the option's own. */
   readonly harmMargin?: number;
   /** The checkpoints that `make` loads (folders or hub ids), for run.json. Absent: none. */

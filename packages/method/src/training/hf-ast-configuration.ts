@@ -74,8 +74,8 @@ export const trainingSection = z.strictObject({
     .union([z.literal("auto"), learningRate.unwrap()], { error: 'must be "auto" or a number above 0' })
     .default("auto")
     .describe(
-      "Learning rate, which the schedule scales. auto: 0.03 / the tester's hidden size, 0.4 times that for " +
-        "preferences, A2C and REINFORCE, ten times that for an adapter, at most 0.001",
+      "Learning rate, which the schedule scales. auto: 0.012 / the tester's hidden size, ten times that " +
+        "for an adapter, at most 0.001",
     ),
   schedule: schedule
     .unwrap()

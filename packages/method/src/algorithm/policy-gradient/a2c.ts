@@ -7,7 +7,7 @@ import { creditInconsistency } from "../requirements.js";
 import { logProbabilityLoss } from "../losses/index.js";
 import { ValueAdvantage } from "./advantages.js";
 import { PolicyGradient } from "./policy-gradient.js";
-import { baselineNeeds, policyOptions, UNBOUNDED_RATE, withUsualKL } from "./policy-options.js";
+import { baselineNeeds, policyOptions, withUsualKL } from "./policy-options.js";
 
 const {
   gamma,
@@ -65,6 +65,5 @@ export const a2cKind = defineKind({
   schema: options,
   check: (_, beside) => creditInconsistency("A2C", beside),
   needs: (chosen) => ["values", ...baselineNeeds(withUsualKL(chosen))],
-  learningRateFactor: UNBOUNDED_RATE,
   make: (chosen, { system }) => new A2C(system, chosen),
 });

@@ -10,12 +10,6 @@ const coefficient = z.number().min(0);
  */
 export const USUAL_KL = 0.02;
 
-/**
- * Factor on the learning rate of algorithms that neither compare siblings nor bound a step: at the whole rate REINFORCE
- * left the language after 160 of 300 steps, and A2C ended in one cluster of unlikely probes (docs/log.md).
- */
-export const UNBOUNDED_RATE = 0.4;
-
 /** Options shared by policy gradients; each algorithm picks the ones it uses. */
 export const policyOptions = {
   epochs: z.number().int().min(1).describe("Epochs over each experience, reshuffled each time"),

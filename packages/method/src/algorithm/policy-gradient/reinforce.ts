@@ -6,7 +6,7 @@ import type { System } from "../../system/index.js";
 import { logProbabilityLoss } from "../losses/index.js";
 import { BaselineAdvantage, BASELINES } from "./advantages.js";
 import { PolicyGradient } from "./policy-gradient.js";
-import { baselineNeeds, policyOptions, UNBOUNDED_RATE, withUsualKL } from "./policy-options.js";
+import { baselineNeeds, policyOptions, withUsualKL } from "./policy-options.js";
 
 const { entropyCoefficient, normalizeAdvantages, klCoefficient, klLossCoefficient, klTarget, normalizer } =
   policyOptions;
@@ -63,6 +63,5 @@ export const reinforceKind = defineKind({
   summary: "REINFORCE with a baseline, for trees and single paths",
   schema: kindOptions,
   needs: (chosen) => baselineNeeds(withUsualKL(chosen)),
-  learningRateFactor: UNBOUNDED_RATE,
   make: (chosen, { system }) => new REINFORCE(system, chosen),
 });

@@ -5,7 +5,7 @@ import { defineKind } from "../../kinds/index.js";
 import type { System } from "../../system/index.js";
 import { siblingsMissing } from "../requirements.js";
 import { dpoLoss } from "../losses/index.js";
-import { HARM_MARGIN, pairMarginOfReward, PREFERENCE_RATE, preferenceOptions } from "./preference-options.js";
+import { HARM_MARGIN, pairMarginOfReward, preferenceOptions } from "./preference-options.js";
 import { Preference } from "./preference.js";
 
 export type DPOOptions = z.input<typeof preferenceOptions>;
@@ -28,7 +28,6 @@ export const dpoKind = defineKind({
   schema: preferenceOptions.extend(pairMarginOfReward),
   check: (_, beside) => siblingsMissing("DPO", beside),
   needs: ["baseline"],
-  learningRateFactor: PREFERENCE_RATE,
   harmMargin: HARM_MARGIN,
   make: (options, { system }) => new DPO(system, options),
 });

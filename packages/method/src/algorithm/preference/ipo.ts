@@ -5,7 +5,7 @@ import { defineKind } from "../../kinds/index.js";
 import type { System } from "../../system/index.js";
 import { siblingsMissing } from "../requirements.js";
 import { ipoLoss } from "../losses/index.js";
-import { HARM_MARGIN, pairMarginOfReward, PREFERENCE_RATE, preferenceOptions } from "./preference-options.js";
+import { HARM_MARGIN, pairMarginOfReward, preferenceOptions } from "./preference-options.js";
 import { Preference } from "./preference.js";
 
 export type IPOOptions = z.input<typeof preferenceOptions>;
@@ -28,7 +28,6 @@ export const ipoKind = defineKind({
   schema: preferenceOptions.extend(pairMarginOfReward),
   check: (_, beside) => siblingsMissing("IPO", beside),
   needs: ["baseline"],
-  learningRateFactor: PREFERENCE_RATE,
   harmMargin: HARM_MARGIN,
   make: (options, { system }) => new IPO(system, options),
 });

@@ -7,7 +7,7 @@ import type { System } from "../../system/index.js";
 import { siblingsMissing } from "../requirements.js";
 import { orpoLoss } from "../losses/index.js";
 import { orpoLossOptions, orpoParts } from "../losses/orpo-loss.js";
-import { HARM_MARGIN, pairMarginOfReward, PREFERENCE_RATE, pairOptions } from "./preference-options.js";
+import { HARM_MARGIN, pairMarginOfReward, pairOptions } from "./preference-options.js";
 import { Preference } from "./preference.js";
 
 const orpoOptions = z.strictObject({ ...orpoLossOptions.shape, ...pairOptions.shape });
@@ -64,7 +64,6 @@ export const orpoKind = defineKind({
   summary: "Odds ratio preference optimization, without a baseline",
   schema: orpoOptions.extend(pairMarginOfReward),
   check: (_, beside) => siblingsMissing("ORPO", beside),
-  learningRateFactor: PREFERENCE_RATE,
   harmMargin: HARM_MARGIN,
   make: (options, { system }) => new ORPO(system, options),
 });

@@ -47,12 +47,6 @@ export const pairMarginOfReward = {
     ),
 };
 
-/**
- * Factor of preferences on the learning rate of policy gradients: a pair counts fully even if its two differ little,
- * and most differ by little if harm is rare (docs/decisions/0200).
- */
-export const PREFERENCE_RATE = 0.4;
-
 /** How pairs of siblings are formed. */
 export type PairOptions = Omit<z.input<typeof pairOptions>, "epochs">;
 

@@ -6,7 +6,7 @@ import type { System } from "../../system/index.js";
 import { siblingsMissing } from "../requirements.js";
 import { trajectoryBalanceLoss } from "../losses/index.js";
 import { Preference } from "./preference.js";
-import { pairOptions, PREFERENCE_RATE, preferenceOptions } from "./preference-options.js";
+import { pairOptions, preferenceOptions } from "./preference-options.js";
 
 const options = z.strictObject({
   beta: preferenceOptions.shape.beta.describe(
@@ -46,6 +46,5 @@ export const trajectoryBalanceKind = defineKind({
   schema: options,
   check: (_, beside) => siblingsMissing("TrajectoryBalance", beside),
   needs: ["baseline"],
-  learningRateFactor: PREFERENCE_RATE,
   make: (chosen, { system }) => new TrajectoryBalance(system, chosen),
 });
