@@ -42,8 +42,8 @@ async function trained(name: string, settings: readonly string[], ...rest: strin
 
 // The checkpoint's hidden size is 40.
 test.each([
-  ["a policy gradient", ["algorithm={type: rloo}"], 0.03 / 40],
-  ["a preference", ["algorithm={type: dpo}"], (0.4 * 0.03) / 40],
+  ["a policy gradient", ["algorithm={type: rloo}"], 0.012 / 40],
+  ["a preference", ["algorithm={type: dpo}"], 0.012 / 40],
   [
     "an adapter, which is at the limit",
     ["algorithm={type: rloo}", "models.lora.targetModules=[c_attn]"],
