@@ -14,45 +14,40 @@ import { GALLERY_FOLDER, ROOT } from "./places.mjs";
 
 const runs = join(GALLERY_FOLDER, "runs");
 const run = (name) => join(runs, name);
-const beforeAndAfter = (name) => ["before", "after"].map((time) => [name, `evaluation-${time}`]);
+
+/** A page that a demo writes. */
+const demo = (name, title, text, ...flags) => ({
+  name,
+  title,
+  text,
+  commands: [["demo", ...flags, "--run-dir", run(name)]],
+  evaluations: ["before", "after"].map((time) => [name, `evaluation-${time}`]),
+  page: join(run(name), "report.html"),
+});
 
 /**
  * Each page: what the site says of it, the commands that make it (later ones may need the runs of earlier ones), and the
  * evaluations that it compares, as folder and name.
  */
 export const GALLERY = [
-  {
-    name: "toxicity",
-    title: "Toxicity, before and after",
-    text: "A small tester learns, with GRPO, what makes a small target insult it. Curves, before and after, trees, and the attacks found.",
-    commands: [["demo", "--run-dir", run("toxicity")]],
-    evaluations: beforeAndAfter("toxicity"),
-    page: join(run("toxicity"), "report.html"),
-  },
-  {
-    name: "chat",
-    title: "A chat model",
-    text: "The same through a chat template, with DPO.",
-    commands: [["demo", "--chat", "--run-dir", run("chat")]],
-    evaluations: beforeAndAfter("chat"),
-    page: join(run("chat"), "report.html"),
-  },
-  {
-    name: "goals",
-    title: "Goals",
-    text: "A tester that is told what the target is to do, tested on two goals that training never saw. Success by goal.",
-    commands: [["demo", "--goals", "--run-dir", run("goals")]],
-    evaluations: beforeAndAfter("goals"),
-    page: join(run("goals"), "report.html"),
-  },
-  {
-    name: "agent",
-    title: "An agent with tools",
-    text: "A shop's agent that refunds to an account which a customer names. The harm is in a tool's argument, not in the text.",
-    commands: [["demo", "--agent", "--run-dir", run("agent")]],
-    evaluations: beforeAndAfter("agent"),
-    page: join(run("agent"), "report.html"),
-  },
+  demo(
+    "toxicity",
+    "Toxicity, before and after",
+    "A small tester learns, with GRPO, what makes a small target insult it. Curves, before and after, trees, and the attacks found.",
+  ),
+  demo("chat", "A chat model", "The same through a chat template, with DPO.", "--chat"),
+  demo(
+    "goals",
+    "Goals",
+    "A tester that is told what the target is to do, tested on two goals that training never saw. Success by goal.",
+    "--goals",
+  ),
+  demo(
+    "agent",
+    "An agent with tools",
+    "A shop's agent that refunds to an account which a customer names. The harm is in a tool's argument, not in the text.",
+    "--agent",
+  ),
   {
     name: "harden",
     title: "Hardening",

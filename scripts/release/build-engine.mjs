@@ -9,8 +9,8 @@
  *   --cache      where compiled files are kept and taken from: their names are hashes of what they are made of
  *   --glibc, --glibcxx   fail if the built files need a later GNU C library, or later symbols of the C++ library
  *
- * The TypeScript must be built (npm run build), since the engine is tried at the end. For a release it runs in a container with an old GNU C library; elsewhere the result runs on systems as new as the one it was
- * built on.
+ * The TypeScript must be built (npm run build), since the engine is tried at the end. For a release it runs in a container with an
+ * old GNU C library; elsewhere the result runs on systems as new as the one it was built on.
  */
 import { createHash } from "node:crypto";
 import {

@@ -22,8 +22,10 @@ export async function makePart<R extends Role>(
   section: KindSection,
   parts: KindParts[R],
 ): Promise<Made[R]> {
-  const { type: _, ...options } = section;
-  if (typeof options["model"] === "string") options["model"] = modelSource(options["model"]);
+  const { type, ...options } = section;
+  // Only of a checkpoint: the model of a server has the server's name, whatever it is.
+  const [checkpoint] = findKind(role, type)?.models?.(options) ?? [];
+  if (checkpoint !== undefined && options["model"] === checkpoint) options["model"] = modelSource(checkpoint);
   return (await kindOf(role, section)).make(options, parts);
 }
 
@@ -78,10 +80,8 @@ export async function makeScorer(
     const { file, size } = cache;
     if (file === undefined) return new BatchedScorer(scorer, { cacheSize: size });
     const identity = await scorerIdentity(rest as KindSection, { seed, hub });
-    return new BatchedScorer(scorer, {
-      cacheSize: size,
-      file: await ScoreFile.open(file, identity, { limit: size }),
-    });
+    const opened = await ScoreFile.open(file, identity, { limit: size });
+    return new BatchedScorer(scorer, { cacheSize: size, file: opened });
   } catch (error) {
     scorer.dispose();
     throw error;

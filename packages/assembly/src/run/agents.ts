@@ -102,9 +102,10 @@ export function requireCalls({ system, evaluators }: AssembledSystem): void {
   const models = (modelsOf(system) ?? []).filter((model) => model !== likelihood) as Partial<Model>[];
   const callsNothing = models.some(({ role, callsTools }) => role === "target" && callsTools !== true);
   if (judge === undefined || !callsNothing) return;
+  const place = ofTerms.includes(judge) && judge !== scorer ? "reward.terms: a scorer," : "scorer:";
   throw new UsageError(
     "no-tool-calls",
-    `${ofTerms.includes(judge) && judge !== scorer ? "reward.terms: a scorer, " : "scorer: "}${judge.name} judges what agents do, but a target tells no tool calls, so that nothing would be found; use an agent ` +
+    `${place} ${judge.name} judges what agents do, but a target tells no tool calls, so that nothing would be found; use an agent ` +
       "as target (an http-agent with send.calls), or another scorer",
   );
 }

@@ -189,6 +189,7 @@ export async function evaluateSystem(
   }: EvaluateSystemOptions,
 ): Promise<EvaluationRecord> {
   const { rollouts: wanted, repeats, batchSize, benign, seenGoals, tags: given } = configuration.evaluation;
+  // As the file of benign prompts below: a mistake ends the evaluation before anything is generated.
   tagged(given, goalsOf(prompts), "evaluation.tags");
   const seen = trainingPrompts ?? (await trainingPromptsOf(configuration, split, prompts, parts));
   if (split !== "train" && !seenGoals) refuseSeenGoals(seen, prompts, `prompts.${split}`);

@@ -127,3 +127,34 @@ it("a verdict added by the target and quoted by an honest judge never counts as 
   expect([summary.n_successes, summary.success_rate]).toEqual([summary.n_scored, 1]);
   expect([1, 3]).toContain(gate.code);
 }, 60_000);
+
+it("a server's model keeps its name, also if an embedded model has it", async () => {
+  const names = new Set<unknown>();
+  const { baseURL } = await loopback((asked, response) => {
+    names.add((asked.body as { model: string }).model);
+    return json(response, 200, completion(asked, "Fine."));
+  });
+  const folder = temporaryFolder();
+  const file = join(folder, "run.yaml");
+  writeFileSync(
+    file,
+    `
+models:
+  tester: embedded:chatter
+  target: { type: openai, baseURL: "${baseURL}", model: "embedded:chat" }
+  likelihood: embedded:chatter
+sampler: { width: 1, depth: 1 }
+scorer: ${KEYWORDS}
+generation: { tester: { maxNewTokens: 4 }, target: { maxNewTokens: 4, topK: 0 } }
+`,
+  );
+  await runCommand(
+    "eval",
+    file,
+    "--set",
+    "evaluation.rollouts=2",
+    "--output",
+    join(folder, "evaluation.json"),
+  );
+  expect([...names]).toEqual(["embedded:chat"]);
+}, 60_000);

@@ -240,10 +240,10 @@ export function inconclusiveAdvice(gate: Gate): string {
 
 /** Advice about doubts, for the end of a message; empty if none can be accepted. */
 export function acceptAdvice(doubts: readonly Doubt[]): string {
-  const rules = [...new Set(doubtsOfMeasurement(doubts).map(({ rule }) => rule))];
-  return rules.length === 0 || doubtsOfMeasurement(doubts).length < doubts.length
-    ? ""
-    : ` (fix it, or accept it by name: --accept ${rules.join(",")})`;
+  const acceptable = doubtsOfMeasurement(doubts);
+  if (acceptable.length === 0 || acceptable.length < doubts.length) return "";
+  const rules = new Set(acceptable.map(({ rule }) => rule));
+  return ` (fix it, or accept it by name: --accept ${[...rules].join(",")})`;
 }
 
 /**
