@@ -339,7 +339,18 @@ napi_value registerOperators(Call& call) {
   return makeUndefined(call.env);
 }
 
-const Exports exports{{"call", call}, {"callOnWords", callOnWords}, {"registerOperators", registerOperators}};
+// hasOperator(index): whether this libtorch has the operator
+napi_value hasOperator(Call& call) {
+  const int64_t index = call.integer(0, "operator");
+  if (index < 0 || static_cast<size_t>(index) >= call.engine->operators.size()) return makeBoolean(call.env, false);
+  const c10::OperatorName& name = call.engine->operators[index]->name;
+  return makeBoolean(call.env, c10::Dispatcher::singleton().findSchema(name).has_value());
+}
+
+const Exports exports{{"call", call},
+                      {"callOnWords", callOnWords},
+                      {"hasOperator", hasOperator},
+                      {"registerOperators", registerOperators}};
 
 }  // namespace
 

@@ -237,3 +237,12 @@ export const internalOperators = [
   "aten::to.dtype",
   "aten::to.dtype_layout",
 ];
+
+/**
+ * Operators that only later versions of libtorch have: called by index, too, and only where the loaded one has them. Their
+ * schemas are written here, since the libtorch that the committed file is made with has none of them.
+ */
+export const laterOperators = {
+  "aten::rms_norm":
+    "aten::rms_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor",
+};

@@ -48,6 +48,8 @@ export interface NativeAddon {
     memoryConstructor: new (message: string) => Error,
   ): void;
   registerOperators(names: readonly string[]): void;
+  /** Whether the loaded libtorch has the operator of this index. */
+  hasOperator(operator: number): boolean;
   call(operator: number, gradients: boolean, ...values: unknown[]): unknown;
   callOnWords(operator: number, gradients: boolean, count: number): unknown;
   exchange(): [words: ArrayBuffer, facts: ArrayBuffer];

@@ -395,4 +395,5 @@ export const operatorNames: readonly string[] = [
   "aten::randperm.generator",
   "aten::to.dtype",
   "aten::to.dtype_layout",
+  "aten::rms_norm",
 ];

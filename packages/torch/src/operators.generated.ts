@@ -415,6 +415,7 @@ export const RANDINT_LOW_GENERATOR = 389;
 export const RANDPERM_GENERATOR = 390;
 export const TO_DTYPE = 391;
 export const TO_DTYPE_LAYOUT = 392;
+export const RMS_NORM = 393;
 
 /** Operators as methods: those whose schema's first argument is `self`. */
 export abstract class TensorOperators extends TensorHandle {

@@ -14,9 +14,11 @@ import {
   threads,
   type Tensor,
 } from "../src/index.js";
+import { rmsNorm } from "../src/later-operators.js";
 import { checkGradient } from "../src/testing.js";
 import { expectClose, numbers } from "./expect-close.js";
 import { expectNoLeaks } from "./live-tensors.js";
+import { testAddon } from "./test-addon.js";
 
 expectNoLeaks();
 
@@ -43,6 +45,16 @@ it("has the gradients given by finite differences", () => {
     const [x, weight, bias] = [randn([3, 5]), randn([5]), randn([5])].map((each) => each.to("float64"));
     checkGradient((...given) => layer(given[0]!, given[1]!, given[2]!, "float64"), [x!, weight!, bias!]);
     checkGradient((...given) => rms(given[0]!, given[1]!, "float64"), [x!, weight!]);
+  });
+});
+
+it("libtorch's own operator, where there is one, has the same values", ({ skip }) => {
+  scope(() => {
+    const [x, weight] = [randn([2, 3, 5]), randn([5])].map((each) => each.to("float64"));
+    const own = rmsNorm(x!, weight!, epsilon);
+    expect(own !== null).toBe(testAddon().schema("aten::rms_norm") !== null);
+    if (own === null) return skip("this libtorch has none");
+    expectClose(numbers(own), numbers(rms(x!, weight!, "float64")), 1e-14);
   });
 });
 

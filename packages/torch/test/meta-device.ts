@@ -10,6 +10,7 @@ const PLACELESS: ReadonlySet<string> = new Set<keyof NativeAddon>([
   "release",
   "releaseWords",
   "exchange",
+  "hasOperator",
   "sharesStorage",
   "isDense",
   "requiresGrad",

@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import { operatorNames } from "../src/operator-names.generated.js";
 import { dtypeFacts, type DType } from "../src/dtype.js";
 import { ones, scope, Tensor, tensor } from "../src/index.js";
-import { operatorTable } from "../scripts/operator-table.mjs";
+import { laterOperators, operatorTable } from "../scripts/operator-table.mjs";
 import { testAddon } from "./test-addon.js";
 import { camelCase, disagreement, goldenCases, resultOf, type Tolerance } from "./golden-cases.js";
 import { expectNoLeaks } from "./live-tensors.js";
@@ -56,6 +56,7 @@ describe("the list of operators", () => {
     expect(Object.keys(written)).toEqual([...operatorNames]);
     for (const name of operatorNames) {
       const schema = testAddon().schema(name);
+      if (schema === null && name in laterOperators) continue;
       if (schema === null) throw new Error(`the loaded libtorch has no ${name}`);
       const expected = parametersOf(written[name] as string);
       // A later libtorch may add arguments after those that the wrapper passes.

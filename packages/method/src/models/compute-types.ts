@@ -15,6 +15,8 @@ export interface ComputeTypesChoice extends ComputeTypes {
 
 // For smaller models the casts around each product cost more than bfloat16 saves.
 const BFLOAT16_BYTES = 2 ** 25;
+/** On a GPU, where calls and casts take the time of smaller models (docs/performance.md: 124 million parameters, an H200). */
+const DEVICE_BFLOAT16_BYTES = 2 ** 29;
 
 /**
  * Resolves "auto". This is a table instead of a benchmark, since temporary load on a machine must not change a run's
@@ -34,7 +36,14 @@ export function fastestTypes(
   if (weightBytes < BFLOAT16_BYTES) {
     return both("float32", `models below ${BFLOAT16_BYTES / 2 ** 20} MiB gain nothing from bfloat16`);
   }
-  if (device !== "cpu") return both("bfloat16", `a device multiplies it faster`);
+  if (device !== "cpu") {
+    return weightBytes < DEVICE_BFLOAT16_BYTES
+      ? both(
+          "float32",
+          `on a device, models below ${DEVICE_BFLOAT16_BYTES / 2 ** 20} MiB gain nothing from bfloat16`,
+        )
+      : both("bfloat16", `a device multiplies it faster`);
+  }
   if (isa === "amx") return both("bfloat16", "tiles (AMX) multiply it many times as fast as float32");
   if (isa === "avx512_bf16")
     return both("bfloat16", "the processor multiplies pairs of it faster than float32");

@@ -24,3 +24,6 @@ export const addsUpNarrowly = ({ device, dtype }: Placed): boolean =>
 
 /** Whether the host can read results without synchronizing with a device queue. */
 export const isReadAtOnce = (device: Device): boolean => device === "cpu";
+
+/** Whether a result costs by its calls rather than by its arithmetic, so that one operator is preferred to several. */
+export const isBoundByCalls = (device: Device): boolean => device !== "cpu";

@@ -4,10 +4,11 @@ import { differentiable } from "../differentiable.js";
 import type { DType } from "../dtype.js";
 import { addon } from "../native.js";
 import { requireTensor, wrap } from "../operator-call.js";
+import { rmsNorm } from "../later-operators.js";
 import { layerNorm } from "../operators.js";
 import { isGradEnabled } from "../scope.js";
 import type { Tensor } from "../tensor.js";
-import { isLoopable } from "./applicability.js";
+import { isLoopable, isBoundByCalls } from "./applicability.js";
 
 export interface AutocastNormOptions {
   /** Added to the mean square before taking the square root. */
@@ -100,6 +101,9 @@ function composed(
   if (bias !== null) {
     return cast(layerNorm(wide, [input.size(-1)], factor, cast(bias, inside), epsilon), dtype);
   }
+  // The gradients of the composition are the tested ones.
+  const fused = isBoundByCalls(input.device) && !isGradEnabled() ? rmsNorm(wide, factor, epsilon) : null;
+  if (fused !== null) return cast(fused, dtype);
   const scale = wide.square().mean([-1], true).add(epsilon).rsqrt();
   return cast(wide.mul(scale).mul(factor), dtype);
 }
