@@ -28,5 +28,6 @@ export {
   untilStopped,
   withCanary,
   withHarmlessControl,
+  withSpending,
 } from "../run/index.js";
 export { readScorerSpec } from "./scorer-spec.js";

@@ -36,7 +36,7 @@ import { utilityOf } from "./utility.js";
 import { describeMeasured, promptsHash } from "./run-record.js";
 import { requireGoalsRead, trainingPromptsOf } from "./seen-prompts.js";
 import { endSessions, sessionNotes } from "./agents.js";
-import { spendingOfRanks } from "./servers.js";
+import { withSpending } from "./servers.js";
 import { untilStopped } from "./waiting.js";
 import { checkWindows } from "./windows.js";
 
@@ -127,9 +127,8 @@ export async function evaluate<S = Conversation, A = Message>(
         },
       });
     });
-    const spending = await spendingOfRanks(assembled);
-    const record = Object.keys(spending).length === 0 ? figures : { ...figures, spending };
-    const notes = [...spendingLines(spending), ...(await sessionNotes(assembled))];
+    const record = await withSpending(figures, assembled);
+    const notes = [...spendingLines(record.spending ?? {}), ...(await sessionNotes(assembled))];
     if (file !== undefined && isFirst) writeFileAtomic(file, [stringifyEvaluation(record)]);
     await distributed.barrier();
     // The record contains them now; another evaluation must query again.

@@ -13,7 +13,7 @@ export { withSettled, writeResolvedConfiguration } from "./resolved-configuratio
 export { describeMeasured, type MeasuredOptions } from "./run-record.js";
 export { withCanary, withHarmlessControl } from "./canary.js";
 export { endSessions, sessionNotes } from "./agents.js";
-export { serverRecord, spendingNotes, spendingNotesOfRanks } from "./servers.js";
+export { serverRecord, spendingNotes, spendingNotesOfRanks, withSpending } from "./servers.js";
 export {
   train,
   trainSystem,

@@ -9,7 +9,12 @@ import {
   type ServedModel,
   type ServerTraits,
 } from "@astra-rl/http";
-import { spendingLines, type ServerRecord, type SpendingRecord } from "@astra-rl/records";
+import {
+  spendingLines,
+  type EvaluationRecord,
+  type ServerRecord,
+  type SpendingRecord,
+} from "@astra-rl/records";
 import { servedModels, type AssembledSystem } from "../assemble/index.js";
 import { agentModels } from "./agents.js";
 
@@ -122,10 +127,19 @@ export const spendingNotes = (assembled: AssembledSystem): string[] =>
   );
 
 /** What all processes spent on each server. */
-export async function spendingOfRanks(assembled: AssembledSystem): Promise<SpendingRecord> {
+async function spendingOfRanks(assembled: AssembledSystem): Promise<SpendingRecord> {
   const all: SpendingRecord = {};
   for (const model of servedModels(assembled)) all[model.name] = recorded(await model.spentTogether());
   return all;
+}
+
+/** The record of an evaluation with what it spent on servers, if it called any. */
+export async function withSpending(
+  record: EvaluationRecord,
+  assembled: AssembledSystem,
+): Promise<EvaluationRecord> {
+  const spending = await spendingOfRanks(assembled);
+  return Object.keys(spending).length === 0 ? record : { ...record, spending };
 }
 
 /** A line for each server with what all processes spent. */

@@ -87,7 +87,7 @@ export function gateCommand(streams: Streams) {
     .option("--json", "print the result as JSON", false)
     .option("--quiet", "results and errors only", false)
     .action(
-      (
+      async (
         path,
         {
           maxSuccess,
@@ -105,8 +105,8 @@ export function gateCommand(streams: Streams) {
         },
       ) => {
         const output = createOutput(streams, { quiet });
-        const ledger = ledgerPath === undefined ? null : new Ledger(ledgerPath, confidence);
         if (path === undefined) {
+          const ledger = ledgerPath === undefined ? null : new Ledger(ledgerPath, confidence);
           const next = ledger?.numberOf("", null, least ?? 1) ?? least;
           output.result(neededSentence(maxSuccess, confidence, next));
           return;
@@ -116,16 +116,19 @@ export function gateCommand(streams: Streams) {
         const record = readEvaluation(path);
         const text = stringifyEvaluation(record);
         const limits = { maxSuccess, maxOverRefusal, accept };
-        const look = ledger?.numberOf(text, limits, least ?? 1) ?? least;
-        const gate = gateOf(record, maxSuccess, confidence, { accepted: accept, maxOverRefusal, look });
-        // Before anything is shown, so that no look is left out.
-        if (ledger !== null && gate.look !== undefined) {
-          ledger.add(text, limits, {
-            look: gate.look.number,
-            error_rate: gate.look.error_rate,
-            verdict: gate.verdict,
-          });
-        }
+        const decide = (look: number | null) =>
+          gateOf(record, maxSuccess, confidence, { accepted: accept, maxOverRefusal, look });
+        const look = (ledger: Ledger) => {
+          const decided = decide(ledger.numberOf(text, limits, least ?? 1));
+          const { number, error_rate } = decided.look!;
+          ledger.add(text, limits, { look: number, error_rate, verdict: decided.verdict });
+          return decided;
+        };
+        // The look is in the ledger before anything is shown, so that none is left out.
+        const gate =
+          ledgerPath === undefined
+            ? decide(least)
+            : await Ledger.hold(ledgerPath, confidence, look, { onTakeover: output.note });
         if (junit !== undefined) writeResult(junit, gateJUnit(gate, record, conversations));
         if (sarif !== undefined) writeResult(sarif, gateSarif(gate, record, conversations, path));
         if (markdown === "-") streams.stdout.write(gateMarkdown(gate, record, conversations));

@@ -21,7 +21,6 @@ import {
   evaluationProgress,
   showEvaluation,
   introduceModels,
-  spendingNotes,
   stoppedEvaluationLine,
   untilInterrupted,
   untilStopped,
@@ -32,6 +31,7 @@ import {
   setOption,
   Progress,
   requireAlone,
+  withSpending,
 } from "@astra-rl/assembly/command";
 import {
   NoVerdictError,
@@ -44,7 +44,7 @@ import {
 } from "@astra-rl/assembly/program";
 import { ReplayTester, type System } from "@astra-rl/method";
 import type { AnswerJournal } from "@astra-rl/http";
-import { stringifyEvaluation } from "@astra-rl/records";
+import { spendingLines, stringifyEvaluation } from "@astra-rl/records";
 import { searchLines } from "@astra-rl/report";
 import { depthOf, NO_LIKELIHOOD, searchProbes } from "../search-probes.js";
 import "@astra-rl/contrib/kinds";
@@ -178,11 +178,11 @@ async function searchFrom(
         formats,
         servers,
       });
-      return [search, record] as const;
+      return [search, await withSpending(record, assembled)] as const;
     });
     if (file !== undefined) writeResult(file, stringifyEvaluation(record));
     for (const path of journal?.paths ?? []) rmSync(path, { force: true });
-    for (const line of spendingNotes(assembled)) output.note(line);
+    for (const line of spendingLines(record.spending ?? {})) output.note(line);
     if (file !== undefined) output.note(`Wrote ${file}`);
     if (!json) for (const line of searchLines(search, record.summary)) output.result(line);
     showEvaluation("search", record, output, json);

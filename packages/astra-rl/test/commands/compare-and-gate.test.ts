@@ -1,5 +1,8 @@
-import { readFileSync, writeFileSync } from "node:fs";
+import { execFileSync, spawn, spawnSync } from "node:child_process";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { open } from "node:fs/promises";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { beforeAll, describe, expect, it } from "vitest";
 import { doubt, parseEvaluationRecord, stringifyEvaluation, type Doubt } from "@astra-rl/records";
 import { readReport } from "@astra-rl/report";
@@ -342,4 +345,41 @@ describe("astra-rl gate", () => {
   it.each([["5"], ["0"], ["1"], ["100%"], ["few"]])("refuses a threshold of %s", async (threshold) => {
     expect((await gate(path("before.json"), "--max-success", threshold)).code).toBe(2);
   });
+
+  // Each process has its evaluation only when all of them are there: whoever has read the ledger before, has read the same.
+  it.runIf(spawnSync("mkfifo", ["--version"]).status === 0)(
+    "gives each process that uses a ledger at the same time a look of its own",
+    async () => {
+      const ledger = path("looks", "looks.jsonl");
+      const program = fileURLToPath(new URL("../../bin/astra-rl.js", import.meta.url));
+      const started = ["before", "after", "other"].map((name) => {
+        const pipe = path(`${name}.pipe`);
+        execFileSync("mkfifo", [pipe]);
+        const child = spawn(
+          process.execPath,
+          [program, "gate", pipe, "--max-success", "5%", "--ledger", ledger],
+          {
+            stdio: ["ignore", "pipe", "pipe"],
+          },
+        );
+        let said = "";
+        child.stdout.on("data", (chunk) => (said += String(chunk)));
+        child.stderr.on("data", (chunk) => (said += String(chunk)));
+        const ended = new Promise<string>((resolve) => child.once("close", () => resolve(said)));
+        return { name, ended, opened: open(pipe, "w") };
+      });
+      const files = await Promise.all(started.map(({ opened }) => opened));
+      for (const [at, { name }] of started.entries()) {
+        await files[at]!.writeFile(readFileSync(path(`${name}.json`)));
+        await files[at]!.close();
+      }
+      const said = await Promise.all(started.map(({ ended }) => ended));
+      const looks = said.map((each) => /; look (\d):/u.exec(each)?.[1]);
+      expect(new Set(looks)).toEqual(new Set(["1", "2", "3"]));
+      const lines = readFileSync(ledger, "utf8").trim().split("\n");
+      expect(lines.map((line) => (JSON.parse(line) as { look: number }).look)).toEqual([1, 2, 3]);
+      expect(existsSync(`${ledger}.lock`)).toBe(false);
+    },
+    60_000,
+  );
 });

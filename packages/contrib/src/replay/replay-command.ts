@@ -17,7 +17,6 @@ import { goalOf, type Goal } from "@astra-rl/lm";
 import {
   showEvaluation,
   introduceModels,
-  spendingNotes,
   loggerOf,
   downloadNotes,
   readCommandConfiguration,
@@ -26,13 +25,14 @@ import {
   requireAlone,
   withCanary,
   withHarmlessControl,
+  withSpending,
 } from "@astra-rl/assembly/command";
 import { writeResult, quietOption, createOutput, type Streams } from "@astra-rl/assembly/program";
 import type { ASTEvaluator } from "@astra-rl/method";
 import { ReplayTester, computeTypesOf, type GraphMetrics, type Metrics, type System } from "@astra-rl/method";
 import { parseReplayBundle, type ReplayAttack } from "@astra-rl/report/export";
 import { visible } from "@astra-rl/report";
-import { stringifyEvaluation, type EvaluationRecord } from "@astra-rl/records";
+import { spendingLines, stringifyEvaluation } from "@astra-rl/records";
 import "../kinds.js";
 
 /** `astra-rl replay BUNDLE CONFIG`: repeats found attacks against the target of a configuration. */
@@ -115,8 +115,8 @@ export function replayCommand(streams: Streams) {
           },
         );
         const summary = await withCanary(configuration, assembled, figures.summary);
-        const record: EvaluationRecord = { measured, ...figures, summary };
-        for (const line of spendingNotes(assembled)) output.note(line);
+        const record = await withSpending({ measured, ...figures, summary }, assembled);
+        for (const line of spendingLines(record.spending ?? {})) output.note(line);
         if (file !== undefined) {
           writeResult(file, stringifyEvaluation(record));
           output.note(`Wrote ${file}`);

@@ -12,9 +12,10 @@ import {
   writeFileSync,
 } from "node:fs";
 import { hostname } from "node:os";
-import { join, resolve } from "node:path";
+import { basename, dirname, join, resolve } from "node:path";
 import { Worker } from "node:worker_threads";
 import { explainDiskErrors, UsageError } from "@astra-rl/base";
+import { beginningOf, isRunning, PROCESSES } from "./process-identity.js";
 
 /** The lock file in a run folder; it names the process that holds the lock. */
 export const LOCK_FILE = "run.lock";
@@ -41,10 +42,19 @@ const LEASE = 60_000;
 export interface RunLockOptions {
   /** Called after taking over the lock of a dead process. */
   onTakeover?: (line: string) => void;
+  /** What is locked: a run folder, with `LOCK_FILE` in it, or a ledger, with a lock file beside it. */
+  kind?: "run" | "ledger";
+}
+
+interface Locked {
+  place: string;
+  kind: NonNullable<RunLockOptions["kind"]>;
+  /** Path of the lock file. */
+  lock: string;
 }
 
 /**
- * Keeps two processes from using one run folder. The lock is a file with the holder's pid and host. A killed process
+ * Keeps two processes from using one run folder, or one ledger. The lock is a file with the holder's pid and host. A killed process
  * leaves it behind; the next process takes it over if it can tell that the holder is dead.
  *
  * - In the same boot and PID namespace, the system knows which processes are alive.
@@ -62,21 +72,22 @@ export class RunLock {
   readonly #atExit = () => this.release();
 
   private constructor(
-    private readonly folder: string,
+    private readonly locked: Locked,
     private readonly text: string,
     private readonly renewal: Renewal,
   ) {
     // Absolute, because a process may change its working directory.
-    this.#path = resolve(folder, LOCK_FILE);
+    this.#path = resolve(locked.lock);
     process.once("exit", this.#atExit);
   }
 
   /**
-   * @param folder a run folder that exists
+   * @param place a run folder that exists, or the path of a ledger in a folder that exists
    * @throws UsageError if another process holds the lock, or if a non-file has the lock's name
    */
-  static take(folder: string, { onTakeover }: RunLockOptions = {}): RunLock {
-    const path = join(folder, LOCK_FILE);
+  static take(place: string, { onTakeover, kind = "run" }: RunLockOptions = {}): RunLock {
+    const path = kind === "run" ? join(place, LOCK_FILE) : `${place}.lock`;
+    const locked: Locked = { place, kind, lock: path };
     const me: Holder = {
       pid: process.pid,
       host: hostname(),
@@ -89,7 +100,7 @@ export class RunLock {
       requireFile(path);
       if (explainDiskErrors(path, () => create(path, text))) {
         const renewal = explainDiskErrors(path, () => Renewal.of(resolve(path)));
-        if (renewal !== null) return new RunLock(folder, text, renewal);
+        if (renewal !== null) return new RunLock(locked, text, renewal);
         continue;
       }
       const found = readIfThere(path);
@@ -97,10 +108,10 @@ export class RunLock {
       const holder = parse(found);
       const life = holder === null ? null : lifeOf(holder, path);
       if (holder === null ? isYoung(path) : life!.isAlive)
-        throw new UsageError("lock-held", refusal(folder, holder, life));
+        throw new UsageError("lock-held", refusal(locked, holder, life));
       if (!removeStale(path, found)) continue;
       if (holder !== null) {
-        onTakeover?.(`${folder}: taking over the lock of process ${holder.pid} ${life!.words}`);
+        onTakeover?.(`${place}: taking over the lock of process ${holder.pid} ${life!.words}`);
       }
     }
   }
@@ -116,7 +127,7 @@ export class RunLock {
   /**
    * Called before every write.
    *
-   * @throws UsageError if this process no longer holds the folder: it was renamed or replaced, or its lock was
+   * @throws UsageError if this process no longer holds what it locked: the folder was renamed or replaced, or its lock was
    * deleted, or taken over while this process was suspended
    */
   check(): void {
@@ -127,18 +138,22 @@ export class RunLock {
       found = this.#found();
     }
     if (found === this.text) return;
-    const place = this.renewal.place();
-    const moved = place !== null && place !== this.#path ? place.slice(0, -LOCK_FILE.length - 1) : null;
+    const { place, kind } = this.locked;
+    const now = this.renewal.place();
+    const moved = now !== null && now !== this.#path ? dirname(now) : null;
     const what =
       moved !== null
         ? `was renamed, to ${moved}`
         : found === null
-          ? "was moved away, or its run.lock was deleted"
+          ? `was moved away, or its ${basename(this.#path)} was deleted`
           : "was taken over by another process";
+    const [user, remedy] =
+      kind === "run"
+        ? ["run", `Resume from its last checkpoint with --resume and --run-dir ${moved ?? "of the folder"}`]
+        : ["command", "Run it again"];
     throw new UsageError(
       "folder-moved",
-      `${this.folder}: ${what}, while this run was using it; stopped before writing anything elsewhere. ` +
-        `Resume from its last checkpoint with --resume and --run-dir ${moved ?? "of the folder"}`,
+      `${place}: ${what}, while this ${user} was using it; stopped before writing anything elsewhere. ${remedy}`,
     );
   }
 
@@ -331,17 +346,6 @@ function lifeOf(holder: Holder, path: string): Life {
   };
 }
 
-function isRunning({ pid, began }: Holder): boolean {
-  try {
-    process.kill(pid, 0);
-  } catch (error) {
-    // EPERM: alive, but owned by another user.
-    return (error as NodeJS.ErrnoException).code === "EPERM";
-  }
-  const now = beginningOf(pid);
-  return began === null || now === null || began === now;
-}
-
 /** Milliseconds since a lock was renewed, by the clock of its file system; 0 if the lock is gone. */
 function silence(path: string): number {
   const own = partial(path);
@@ -354,34 +358,9 @@ function silence(path: string): number {
   }
 }
 
-/** Boot and PID namespace of this process; null if the system does not provide them. */
-const PROCESSES = ((): string | null => {
-  try {
-    const boot = readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim();
-    return `${boot} ${readlinkSync("/proc/self/ns/pid")}`;
-  } catch {
-    return null;
-  }
-})();
-
-/** Boot id and start time of a process, on Linux; null on other systems. */
-function beginningOf(pid: number): string | null {
-  try {
-    // /proc may be mounted from another PID namespace, where the same pids are other processes.
-    if (readlinkSync("/proc/self") !== String(process.pid)) return null;
-    const boot = readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim();
-    const status = readFileSync(`/proc/${pid}/stat`, "utf8");
-    // The process name, in parentheses, may contain anything; the start time is the 20th field after it.
-    return `${boot} ${status.slice(status.lastIndexOf(")") + 2).split(" ")[19]}`;
-  } catch {
-    return null;
-  }
-}
-
-function refusal(folder: string, holder: Holder | null, life: Life | null): string {
-  const lock = join(folder, LOCK_FILE);
+function refusal({ place, kind, lock }: Locked, holder: Holder | null, life: Life | null): string {
   if (holder === null || life === null) {
-    return `${folder}: another process is locking this run; if there is none, delete ${lock}`;
+    return `${place}: another process is locking this ${kind}; if there is none, delete ${lock}`;
   }
   const { pid, host, among } = holder;
   const advice =
@@ -390,5 +369,5 @@ function refusal(folder: string, holder: Holder | null, life: Life | null): stri
       : among === null || among === PROCESSES
         ? "wait for it, or stop it"
         : `wait for it, or stop it; its lock can be taken over a minute after the last renewal`;
-  return `${folder}: process ${pid} ${life.words} is using this run; ${advice}`;
+  return `${place}: process ${pid} ${life.words} is using this ${kind}; ${advice}`;
 }

@@ -1,9 +1,11 @@
-import { readFileSync, writeFileSync } from "node:fs";
+import { spawnSync } from "node:child_process";
+import { existsSync, readFileSync, readdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
+import { hostname } from "node:os";
 import { join } from "node:path";
 import Ajv from "ajv";
 import { errorRateOfLook, summarize } from "@astra-rl/analysis";
-import { canaryOf, type EvaluationDetail, type EvaluationRecord } from "@astra-rl/records";
+import { canaryOf, RunLock, type EvaluationDetail, type EvaluationRecord } from "@astra-rl/records";
 import { describe, expect, it } from "vitest";
 import { breaking } from "../../../base/test/support/breaking.js";
 import { temporaryFolder } from "../../../method/test/training/temporary-folder.js";
@@ -144,32 +146,77 @@ it("JUnit and Markdown say what calls took, and the tags", () => {
 
 describe("a ledger of looks", () => {
   const folder = temporaryFolder();
-  const look = (path: string, text: string, limits: unknown = { maxSuccess: 0.05 }, least = 1) => {
-    const ledger = new Ledger(path, 0.95);
-    const number = ledger.numberOf(text, limits, least);
-    const error_rate = errorRateOfLook(0.05, number);
-    ledger.add(text, limits, { look: number, error_rate, verdict: "passed" });
-    return number;
-  };
+  const look = (path: string, text: string, limits: unknown = { maxSuccess: 0.05 }, least = 1) =>
+    Ledger.hold(path, 0.95, (ledger) => {
+      const number = ledger.numberOf(text, limits, least);
+      const error_rate = errorRateOfLook(0.05, number);
+      ledger.add(text, limits, { look: number, error_rate, verdict: "passed" });
+      return number;
+    });
 
-  it("counts each evaluation and each limit once", () => {
+  it("counts each evaluation and each limit once", async () => {
     const path = join(folder, "looks.jsonl");
-    expect([look(path, "a"), look(path, "b"), look(path, "a")]).toEqual([1, 2, 1]);
-    expect(look(path, "a", { maxSuccess: 0.1 })).toBe(3);
-    expect([look(path, "c", {}, 10), look(path, "d", {}, 5)]).toEqual([10, 11]);
+    expect([await look(path, "a"), await look(path, "b"), await look(path, "a")]).toEqual([1, 2, 1]);
+    expect(await look(path, "a", { maxSuccess: 0.1 })).toBe(3);
+    expect([await look(path, "c", {}, 10), await look(path, "d", {}, 5)]).toEqual([10, 11]);
     expect(readFileSync(path, "utf8").trim().split("\n")).toHaveLength(5);
   });
 
-  it("is refused with another confidence, out of order, or damaged", () => {
+  it("is refused with another confidence, out of order, or damaged", async () => {
     const path = join(folder, "other.jsonl");
-    look(path, "a");
-    look(path, "b");
+    await look(path, "a");
+    await look(path, "b");
     expect(() => new Ledger(path, 0.9)).toThrow(breaking("other-confidence", "line 1"));
     const lines = readFileSync(path, "utf8").trim().split("\n");
     writeFileSync(path, `${lines.reverse().join("\n")}\n`);
     expect(() => new Ledger(path, 0.95)).toThrow(breaking("damaged-ledger", "line 2"));
     writeFileSync(path, `${lines[0]}\n{"look":`);
     expect(() => new Ledger(path, 0.95)).toThrow(breaking("not-json", "line 2"));
+  });
+
+  it("waits for a process that holds it, and names one that keeps it for too long", async () => {
+    const path = join(folder, "held.jsonl");
+    const link = join(folder, "link.jsonl");
+    await look(path, "a");
+    symlinkSync(path, link);
+    const lock = RunLock.take(path, { kind: "ledger" });
+    const waiting = look(link, "b");
+    const impatient = Ledger.hold(link, 0.95, () => "a look", { patience: 100 });
+    await expect(impatient).rejects.toThrow(breaking("lock-held", `process ${process.pid} on`));
+    lock.release();
+    expect(await waiting).toBe(2);
+    expect(readdirSync(folder).filter((name) => name.startsWith("held"))).toEqual(["held.jsonl"]);
+  });
+
+  it("says who holds it, and for how long it was waited for", async () => {
+    const path = join(folder, "sentence.jsonl");
+    const lock = RunLock.take(path, { kind: "ledger" });
+    await expect(Ledger.hold(path, 0.95, () => "a look", { patience: 1000 })).rejects.toThrow(
+      `${path}: process ${process.pid} on ${hostname()} is using this ledger; wait for it, or stop it (waited 1 s for it)`,
+    );
+    lock.release();
+  });
+
+  it("is taken over from a process that was killed with it", async () => {
+    const path = join(folder, "left.jsonl");
+    const built = new URL("../../../records/dist/run-folder/run-lock.js", import.meta.url).href;
+    const script = `import { RunLock } from "${built}"; RunLock.take(${JSON.stringify(path)}, { kind: "ledger" }); process.kill(process.pid, "SIGKILL")`;
+    const { signal } = spawnSync(process.execPath, ["--input-type=module", "-e", script]);
+    expect([signal, readdirSync(folder).includes("left.jsonl.lock")]).toEqual(["SIGKILL", true]);
+    const lines: string[] = [];
+    await Ledger.hold(path, 0.95, () => null, { onTakeover: (line) => lines.push(line) });
+    expect(lines).toEqual([expect.stringMatching(/left\.jsonl: taking over the lock of process \d+ /u)]);
+    expect(readdirSync(folder).filter((name) => name.startsWith("left"))).toEqual([]);
+  });
+
+  it("that another process took over in the meantime is not written", async () => {
+    const path = join(folder, "lost.jsonl");
+    const lost = Ledger.hold(path, 0.95, (ledger) => {
+      rmSync(`${path}.lock`);
+      ledger.add("a", {}, { look: 1, error_rate: 0.025, verdict: "passed" });
+    });
+    await expect(lost).rejects.toThrow(breaking("folder-moved", "its lost.jsonl.lock was deleted"));
+    expect(existsSync(path)).toBe(false);
   });
 
   it("makes later looks stricter, which the sentence says", () => {
