@@ -25,6 +25,7 @@ import { availableParallelism, freemem } from "node:os";
 import { basename, dirname, join, relative, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
+import { cudaGraphFlags } from "./cuda-graphs.mjs";
 
 const packageFolder = resolve(dirname(fileURLToPath(import.meta.url)), "..");
 /** A clone has functions for tests as well, which no published package has. */
@@ -234,7 +235,9 @@ export async function build({
     ...layout.includeFolders.flatMap((folder) => ["-isystem", folder]),
   ];
   const version = versionOf(layout);
-  const print = fingerprint(layout, [compiler, ...flags], files);
+  const graphFlags = cudaGraphFlags(layout, version);
+  const flagsOf = (file) => (basename(file) === "graph.cpp" ? [...flags, ...graphFlags] : flags);
+  const print = fingerprint(layout, [compiler, ...flags, ...graphFlags], files);
   const stampFile = join(output, "stamp.json");
   const addonFile = join(output, "astra_torch.node");
   const preloadFile = join(output, "preload.node");
@@ -254,7 +257,10 @@ export async function build({
   // Each compiler uses up to 1 GB with libtorch's headers.
   const workers = Math.max(1, Math.min(availableParallelism(), Math.floor(freemem() / 1e9), sources.length));
   const objectOf = new Map(
-    sources.map((file) => [file, join(objects, objectName(file, [compiler, ...flags], layout, files))]),
+    sources.map((file) => [
+      file,
+      join(objects, objectName(file, [compiler, ...flagsOf(file)], layout, files)),
+    ]),
   );
   // The longest first, so that no core is idle at the end.
   const queue = sources
@@ -268,7 +274,15 @@ export async function build({
   const work = async () => {
     for (let file = queue.shift(); file !== undefined; file = queue.shift()) {
       const object = objectOf.get(file);
-      await run(compiler, [...parameters, ...included, "-c", file, "-o", `${object}.new`]);
+      const compile = (own) =>
+        run(compiler, [...own, ...pathFlags, ...included, "-c", file, "-o", `${object}.new`]);
+      await compile(flagsOf(file)).catch((error) => {
+        if (flagsOf(file) === flags) throw error;
+        log(
+          `  ${basename(file)} without CUDA graphs: these headers do not fit it (${error.message.split("\n", 2).join(": ")})`,
+        );
+        return compile(flags);
+      });
       renameSync(`${object}.new`, object);
       finished += 1;
       log(`  compiled ${basename(file)} (${finished} of ${wanted})`);

@@ -46,6 +46,20 @@ export function call(operator: number, ...values: unknown[]): unknown {
   return native.callOnWords(operator, isRecording, values.length);
 }
 
+/** The arguments that were last written for `callOnWords`, those of lists one by one. */
+export function writtenValues(count: number): unknown[] {
+  const { words } = exchanged;
+  const values: unknown[] = [];
+  for (let at = 0, read = 0; read < count; read++) {
+    const tag = words[at++]!;
+    const length = tag === NUMBER ? 1 : tag === LIST ? words[at++]! : 0;
+    if (tag < NUMBER) values.push([undefined, null, false, true][tag]);
+    else values.push(...words.subarray(at, at + length));
+    at += length;
+  }
+  return values;
+}
+
 /** What does not change during the life of a tensor. */
 export interface Facts {
   readonly dtype: DType;

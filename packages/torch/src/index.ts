@@ -56,6 +56,7 @@ export { checkpoint } from "./checkpoint.js";
 export { ColumnRuns, copyColumns, decodeAttention, type SharedColumns } from "./kernels/decode-attention.js";
 export { differentiable, type DifferentiableFunction } from "./differentiable.js";
 export { fusedAttention } from "./kernels/fused-attention.js";
+export { graph, type Graph, type GraphInputs, type GraphOptions } from "./graph.js";
 export { geluTanh } from "./kernels/gelu-tanh.js";
 export {
   addsUpNarrowly,

@@ -216,6 +216,13 @@ export interface NativeAddon {
   threads(): number;
   setThreads(threads: number): void;
   synchronize(device: string): void;
+
+  /** Replaces each handle by the address of the tensor's first number; −1 where there is no such tensor. */
+  locate(handles: Float64Array): void;
+  strides(tensor: Handle): number[];
+  captureGraph(device: string, warmUps: number, pass: () => void): Handle;
+  replayGraph(graph: Handle): void;
+  releaseGraph(graph: Handle): void;
 }
 
 interface Preload {
@@ -234,6 +241,17 @@ export const exchanged = { words: new Float64Array(0), facts: new Float64Array(0
 /** The addon, loaded at first use. Throws an AstraError that names the setup command if it is missing. */
 export function addon(): NativeAddon {
   return loaded ?? (loaded = load());
+}
+
+/** Runs `body`, which is synchronous, with `watched` in the place of the addon. */
+export function watching<T>(watched: NativeAddon, body: () => T): T {
+  const before = addon();
+  loaded = watched;
+  try {
+    return body();
+  } finally {
+    loaded = before;
+  }
 }
 
 /** Path of Debian's OpenMP build of OpenBLAS; the pthread build and the reference BLAS are several times slower. */

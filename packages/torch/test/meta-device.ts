@@ -13,6 +13,8 @@ const PLACELESS: ReadonlySet<string> = new Set<keyof NativeAddon>([
   "hasOperator",
   "sharesStorage",
   "isDense",
+  "locate",
+  "strides",
   "requiresGrad",
   "isLeaf",
   "version",
