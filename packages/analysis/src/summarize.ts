@@ -292,7 +292,6 @@ function reasonsToDoubt(
 ): Doubt[] {
   const turns = details.flatMap(({ per_turn }) => per_turn);
   const counts = turnCounts(details, countsEmpty);
-  const { n_harmless: harmless = 0, n_harmless_flagged: flagged = 0 } = controls;
   const scores = turns
     .flatMap(({ probe_harm: probe, response_harm: response }) => [probe, response])
     .filter((score) => score !== null);
@@ -313,10 +312,7 @@ function reasonsToDoubt(
     isJudged,
     scoredTexts: scores.length,
     harmfulTexts: scores.filter((score) => score >= threshold).length,
-    controls: controls.n - harmless,
-    foundControls: controls.n_found - (harmless - flagged),
-    harmlessControls: harmless,
-    flaggedControls: flagged,
+    controls,
     responses: countsEmpty ? counts.n_responses : 0,
     distinctResponses: counts.n_distinct_responses,
     cutTexts: (counts.n_cut_probes ?? 0) + (counts.n_cut_responses ?? 0),

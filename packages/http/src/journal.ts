@@ -34,6 +34,8 @@ export class AnswerJournal {
   #calls = 0;
   /** The line of each reply, by its request. */
   readonly #places = new Map<string, readonly [start: number, length: number]>();
+  /** Number of replies of earlier processes. */
+  readonly earlier: number;
   readonly #spent = new Map<string, Cost>();
   #pending: { text: string; written: (start: number) => void; failed: (error: unknown) => void }[] = [];
   #isWriting = false;
@@ -49,9 +51,9 @@ export class AnswerJournal {
     readonly others: readonly AnswerJournal[] = [],
   ) {
     this.#file = new Journal(path);
-    if (!existsSync(path)) return;
     try {
-      this.#file.cut({ bytes: this.#read() });
+      if (existsSync(path)) this.#file.cut({ bytes: this.#read() });
+      this.earlier = this.size;
     } catch (error) {
       this.close();
       throw error;

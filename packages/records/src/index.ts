@@ -109,11 +109,13 @@ export {
   type ResponseNote,
 } from "./turn-record.js";
 export {
+  CANARY_RULES,
   DOUBT_RULES,
   doubt,
   doubtsOf,
   doubtsOfAnswers,
   doubtsOfCanary,
+  doubtsOfControls,
   doubtsOfEvaluation,
   doubtsOfFigures,
   doubtsOfMeasurement,

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import type { CanaryRecord } from "./gate/index.js";
+import { canariesByTarget, type CanaryRecord } from "./gate/index.js";
 import type { EvaluationSummary } from "./evaluation-record.js";
 
 /**
@@ -78,11 +78,8 @@ export interface EvaluationEvidence extends Evidence {
   /** Texts with a score, probes and responses, and those at or above the threshold. */
   scoredTexts: number;
   harmfulTexts: number;
-  /** What the scorer must find harmful, and what it does; what it must not, and what it does nonetheless. */
-  controls: number;
-  foundControls: number;
-  harmlessControls: number;
-  flaggedControls: number;
+  /** What the scorer must decide rightly, and does. */
+  controls: { n: number; n_found: number; n_harmless?: number; n_harmless_flagged?: number };
   /** Responses, the distinct texts among them, and those known to have ended at their maximum length. */
   responses: number;
   distinctResponses: number;
@@ -145,15 +142,9 @@ export function doubtsOfRollouts(evidence: EvaluationEvidence): Doubt[] {
   if (!isJudged) {
     doubts.push(doubt("not-judged", "no scorer judges the responses, only the reward of the system itself"));
   }
-  const { scoredTexts, harmfulTexts, controls, foundControls, harmlessControls, flaggedControls } = evidence;
-  if (flaggedControls > 0) {
-    const reason = `the scorer does not pass ${flaggedControls} of ${harmlessControls} harmless controls`;
-    doubts.push(doubt("harmless-flagged", reason));
-  }
-  if (foundControls < controls) {
-    const reason = `the scorer misses ${controls - foundControls} of the ${controls} harmful controls of evaluation.controls`;
-    doubts.push(doubt("controls-missed", reason));
-  } else if (scoredTexts > 0 && harmfulTexts === 0 && controls === 0) {
+  const { scoredTexts, harmfulTexts, controls } = evidence;
+  doubts.push(...doubtsOfControls(controls));
+  if (scoredTexts > 0 && harmfulTexts === 0 && controls.n === (controls.n_harmless ?? 0)) {
     const reason =
       `none of ${scoredTexts} texts reached the threshold, so it is unknown whether the scorer can detect ` +
       `harm; list what ` +
@@ -264,13 +255,52 @@ export function doubtsOfEvaluation(summary: Summary): Doubt[] {
   });
 }
 
-/** Doubts by the target's answers to plain questions. */
-export function doubtsOfAnswers({ answered, echoes }: CanaryRecord): Doubt[] {
-  if (echoes) return [doubt("target-echoes", "the target echoes plain questions instead of answering them")];
-  return answered
-    ? []
-    : [doubt("target-silent", "the target does not answer plain questions, or gives the same answer to all")];
+/** Doubts by the answers of each target to plain questions. */
+export function doubtsOfAnswers(canary: CanaryRecord): Doubt[] {
+  return canariesByTarget(canary).flatMap(({ questions, answered, echoes }) => {
+    const name = questions[0]?.target;
+    const target = name === undefined ? "the target" : `the target ${name}`;
+    if (echoes) return [doubt("target-echoes", `${target} echoes plain questions instead of answering them`)];
+    if (answered) return [];
+    const error = questions.find((each) => each.error !== null)?.error;
+    const reason =
+      error === undefined
+        ? `${target} does not answer plain questions, or gives the same answer to all`
+        : `${target} does not answer plain questions (${error})`;
+    return [doubt("target-silent", reason)];
+  });
 }
+
+/** Doubts by what a scorer decides about the controls. */
+export function doubtsOfControls({
+  n,
+  n_found: right,
+  n_harmless: harmless = 0,
+  n_harmless_flagged: flagged = 0,
+}: EvaluationEvidence["controls"]): Doubt[] {
+  const missed = n - harmless - (right - (harmless - flagged));
+  return [
+    ...(flagged === 0
+      ? []
+      : [doubt("harmless-flagged", `the scorer does not pass ${flagged} of ${harmless} harmless controls`)]),
+    ...(missed === 0
+      ? []
+      : [
+          doubt(
+            "controls-missed",
+            `the scorer misses ${missed} of the ${n - harmless} harmful controls of evaluation.controls`,
+          ),
+        ]),
+  ];
+}
+
+/** What a canary finds before the first rollout. */
+export const CANARY_RULES = [
+  "harmless-flagged",
+  "controls-missed",
+  "target-silent",
+  "target-echoes",
+] as const satisfies readonly DoubtRule[];
 
 /** A doubt if it is not known that the scorer decides, and the target answers, as they must: parts of the canary are missing. */
 export function doubtsOfCanary(summary: Summary): Doubt[] {

@@ -1,6 +1,8 @@
 export { evaluationProgress, showEvaluation } from "./show-evaluation.js";
 export { stopOnInterrupt, untilInterrupted } from "./interruption.js";
 export {
+  acceptCanaryOption,
+  acceptDoubtsOption,
   deviceOption,
   downloadNotes,
   dtypeOption,
@@ -14,11 +16,15 @@ export { Progress, duration } from "./progress.js";
 export { inProcesses, processesOption, requireAlone } from "./ranks.js";
 export { trainFollowed, type Following } from "./training.js";
 export {
+  askCanary,
+  endJournal,
   endSessions,
   evaluateSystem,
+  figuresWithoutRollouts,
   introduceModels,
   keepAnswersOf,
   noteHubModel,
+  prepareEvaluation,
   requireSame,
   serverRecord,
   spendingNotes,

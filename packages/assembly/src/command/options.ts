@@ -1,7 +1,8 @@
-import { Option } from "@commander-js/extra-typings";
+import { InvalidArgumentError, Option } from "@commander-js/extra-typings";
 import type { HubOptions } from "@astra-rl/lm";
 import type { Logger } from "@astra-rl/method";
 import { UsageError, deviceSchema } from "@astra-rl/base";
+import { CANARY_RULES, DOUBT_RULES, type DoubtRule } from "@astra-rl/records";
 import {
   parseOverride,
   readConfiguration,
@@ -38,6 +39,32 @@ export function testerOverride(tester: string | undefined): Override[] {
     throw new UsageError("empty", '--tester "": must name a folder or a hub id, got nothing');
   return tester === undefined ? [] : [parseOverride(`models.tester=${JSON.stringify(tester)}`)];
 }
+
+/** The doubts that a user may accept. */
+const ACCEPTABLE = Object.entries(DOUBT_RULES).flatMap(([rule, kind]) =>
+  kind === "measurement" ? [rule as DoubtRule] : [],
+);
+
+/** `--accept RULES`, which may be repeated: doubts that do not prevent something. */
+const acceptOption = (description: string) =>
+  new Option("--accept <rules>", description)
+    .default([] as readonly DoubtRule[])
+    .argParser((text: string, before: readonly DoubtRule[]): readonly DoubtRule[] => {
+      const rules = text.split(",").map((rule) => rule.trim());
+      const unknown = rules.find((rule) => !(ACCEPTABLE as readonly string[]).includes(rule));
+      if (unknown === undefined) return [...before, ...(rules as DoubtRule[])];
+      throw new InvalidArgumentError(
+        `Unknown rule ${JSON.stringify(unknown)}; available: ${ACCEPTABLE.join(", ")}.`,
+      );
+    });
+
+/** `--accept RULES` of `gate`. */
+export const acceptDoubtsOption = () =>
+  acceptOption(`give a verdict despite these doubts about the measurement: ${ACCEPTABLE.join(", ")}`);
+
+/** `--accept RULES` of commands that evaluate; takes the rules of a gate, so that one list serves both. */
+export const acceptCanaryOption = () =>
+  acceptOption(`evaluate although the canary failed by these rules: ${CANARY_RULES.join(", ")}`);
 
 /**
  * Reads the configuration of a command, checks that messages fit the models' context windows, and notes which

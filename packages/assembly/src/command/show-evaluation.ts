@@ -1,5 +1,10 @@
-import { doubtsOfEvaluation, doubtsOfFigures, type EvaluationRecord } from "@astra-rl/records";
-import { evaluationReport, foundReport } from "@astra-rl/report";
+import {
+  doubtsOfEvaluation,
+  doubtsOfFigures,
+  doubtsOfMeasurement,
+  type EvaluationRecord,
+} from "@astra-rl/records";
+import { acceptAdvice, evaluationReport, foundReport } from "@astra-rl/report";
 import { NoVerdictError } from "../program/exit.js";
 import type { Output } from "../program/output.js";
 import { Progress } from "./progress.js";
@@ -23,6 +28,10 @@ export function showEvaluation(
 ): void {
   if (json) output.json(record);
   else for (const line of [...evaluationReport(record), ...foundReport(record)]) output.result(line);
-  const doubts = doubtsOfFigures(doubtsOfEvaluation(record.summary));
-  if (doubts.length > 0) throw new NoVerdictError(command, doubts);
+  const all = doubtsOfEvaluation(record.summary);
+  const doubts = doubtsOfFigures(all);
+  if (doubts.length === 0) return;
+  // Without rollouts, the canary is why.
+  if (record.summary.n_rollouts > 0) throw new NoVerdictError(command, doubts);
+  throw new NoVerdictError(command, all, acceptAdvice(doubtsOfMeasurement(all)));
 }

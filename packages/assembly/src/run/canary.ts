@@ -1,14 +1,30 @@
 // Whether the scorer and the target of an evaluation work at all.
 import { Conversation, Message } from "@astra-rl/lm";
 import { distributed } from "@astra-rl/torch";
-import { NoScorer, withMemoryAdvice, type Scorer } from "@astra-rl/method";
+import { summarize } from "@astra-rl/analysis";
+import {
+  ASTEvaluator,
+  NoScorer,
+  targetsOf,
+  withMemoryAdvice,
+  type NodeKey,
+  type Scorer,
+  type System,
+} from "@astra-rl/method";
 import {
   canaryOf,
+  doubt,
   doubtsOfAnswers,
+  doubtsOfControls,
+  EVALUATION_VERSION,
   HARMLESS_TEXT,
   isPositive,
   textWithCalls,
+  type CanaryRecord,
   type Control,
+  type Doubt,
+  type DoubtRule,
+  type EvaluationRecord,
   type EvaluationSummary,
   type ToolCallRecord,
 } from "@astra-rl/records";
@@ -44,42 +60,126 @@ export function withHarmlessControl(
   };
 }
 
+/** Of as many for each target, some are any target's. */
+const EPISODES_TO_FIND_A_TARGET = 200;
+
+/** What was found before the first rollout. */
+export interface Canary {
+  /** What the scorer decided about the controls; null without any. */
+  controls: NonNullable<EvaluationSummary["controls"]> | null;
+  /** Answers of the targets; null where they cannot be asked. */
+  answers: CanaryRecord | null;
+  /** Why no rollout is worth its cost, apart from what the user accepts; empty if there is nothing. */
+  doubts: Doubt[];
+}
+
 /**
- * The summary of an evaluation with the target's answers to plain questions, which it is asked without a tester, and doubts by them.
- * Benign prompts are such questions, where there are two. Rank 0 asks, and all ranks get the answers. A system whose states are no
- * conversations is not asked.
+ * Checks the scorer with controls, and each target with plain questions, which it is asked without a tester. Benign prompts are such
+ * questions, where there are two. Rank 0 asks, and all ranks get the answers. Targets whose states are no conversations are not asked.
+ *
+ * @param accepted rules of doubts that do not prevent rollouts
  */
-export async function withCanary(
+export async function askCanary(
   { seed }: Configuration,
   assembled: AssembledSystem,
-  summary: EvaluationSummary,
-  benign: readonly Prompt[] = [],
-): Promise<EvaluationSummary> {
+  evaluator: object,
+  { benign = [], accepted = [] }: { benign?: readonly Prompt[]; accepted?: readonly DoubtRule[] } = {},
+): Promise<Canary> {
+  const controls =
+    evaluator instanceof ASTEvaluator
+      ? await withMemoryAdvice("evaluation", () => evaluator.checkControls())
+      : null;
+  const answers = await answersOf(assembled, seed, benign);
+  const doubts = [
+    ...(controls === null ? [] : doubtsOfControls(controls)),
+    ...(answers === null ? [] : doubtsOfAnswers(answers)),
+  ].filter(({ rule }) => !accepted.includes(rule));
+  // All ranks decide alike.
+  return { controls, answers, doubts: await distributed.fromRankZero(doubts) };
+}
+
+async function answersOf(
+  assembled: AssembledSystem,
+  seed: number,
+  benign: readonly Prompt[],
+): Promise<CanaryRecord | null> {
   const { system } = assembled;
   const own = [...new Set(benign.map(promptText))].slice(0, QUESTIONS.length);
   const questions = own.length < QUESTIONS.length ? QUESTIONS : own;
   const states = questions.map((question) => system.stateOf(question) as unknown);
-  if (!states.every((state) => state instanceof Conversation)) return summary;
+  if (!states.every((state) => state instanceof Conversation)) return null;
   // Where the tester's texts come from a tool, a question is the user's task.
   const isTask = agentModels(system).some(({ options }) => options.channel !== undefined);
   // A model that gets no speakers continues the text.
   const end = untoldModel(assembled) === null ? "" : " ";
-  const asked = questions.map((question, at) => ({
-    context: isTask ? states[at]! : Conversation.of(""),
-    probe: new Message("tester", isTask ? "" : question + end),
-    // Draws of another attempt, so that they are nobody else's.
-    key: { seed, episode: at, node: 0, draw: 1, purpose: "evaluate" } as const,
-  }));
+  const asked = keysByTarget(system, seed, questions.length).flatMap(({ target, keys }) =>
+    questions.map((question, at) => ({
+      question,
+      ...(target === null ? {} : { target }),
+      context: isTask ? states[at]! : Conversation.of(""),
+      probe: new Message("tester", isTask ? "" : question + end),
+      key: keys[at]!,
+    })),
+  );
   const answers =
     distributed.rank() > 0 ? [] : await withMemoryAdvice("evaluation", () => answersTo(system, asked));
   system.release();
-  const said = answers.map((answer, at) => {
-    const question = questions[at]!;
+  const said = answers.map((answer, row) => {
+    const { context: _context, probe: _probe, key: _key, ...about } = asked[row]!;
     return answer instanceof Message
       ? // A call is an answer, too.
-        { question, response: textWithCalls(answer.text, answer.calls as ToolCallRecord[]), error: null }
-      : { question, response: "", error: `${answer.stage}: ${answer.message}` };
+        { ...about, response: textWithCalls(answer.text, answer.calls as ToolCallRecord[]), error: null }
+      : { ...about, response: "", error: `${answer.stage}: ${answer.message}` };
   });
-  const canary = canaryOf(await distributed.fromRankZero(said));
-  return { ...summary, canary, doubts: [...summary.doubts, ...doubtsOfAnswers(canary)] };
+  return canaryOf(await distributed.fromRankZero(said));
+}
+
+/** Keys of questions to each target of a system: of several, each episode has one. */
+function keysByTarget(
+  system: System,
+  seed: number,
+  count: number,
+): { target: string | null; keys: NodeKey[] }[] {
+  // Draws of another attempt, so that they are nobody else's.
+  const keyOf = (episode: number) => ({ seed, episode, node: 0, draw: 1, purpose: "evaluate" }) as const;
+  const targets = targetsOf(system);
+  if (targets.length === 0) {
+    return [{ target: null, keys: Array.from({ length: count }, (_, episode) => keyOf(episode)) }];
+  }
+  const found = new Map(targets.map((target) => [target, [] as NodeKey[]]));
+  // A target that a custom choice never makes has no turns, either.
+  for (let episode = 0; episode < EPISODES_TO_FIND_A_TARGET * targets.length; episode += 1) {
+    const keys = found.get(system.modelsAt(keyOf(episode))["target"] ?? "");
+    if (keys !== undefined && keys.length < count) keys.push(keyOf(episode));
+  }
+  return [...found].flatMap(([target, keys]) => (keys.length < count ? [] : [{ target, keys }]));
+}
+
+/** The figures of an evaluation whose canary failed, so that no rollout was made. */
+export function figuresWithoutRollouts(
+  { evaluation: { threshold } }: Configuration,
+  { system }: AssembledSystem,
+  { controls }: Canary,
+): EvaluationRecord {
+  const summary = summarize([], {
+    threshold,
+    targets: targetsOf(system),
+    ...(controls === null ? {} : { controls }),
+  });
+  const none = doubt("no-turns", "no rollout was made, since the canary failed");
+  return { summary: { ...summary, doubts: [none] }, details: [], version: EVALUATION_VERSION };
+}
+
+/** The summary of an evaluation with its canary. */
+export function withCanary(summary: EvaluationSummary, { controls, answers }: Canary): EvaluationSummary {
+  const known = new Set(summary.doubts.map(({ rule }) => rule));
+  const doubts = [
+    ...(controls === null ? [] : doubtsOfControls(controls)),
+    ...(answers === null ? [] : doubtsOfAnswers(answers)),
+  ].filter(({ rule }) => !known.has(rule));
+  return {
+    ...summary,
+    ...(answers === null ? {} : { canary: answers }),
+    doubts: [...summary.doubts, ...doubts],
+  };
 }

@@ -10,6 +10,7 @@ import {
   spendingLines,
   tagged,
   stringifyEvaluation,
+  type DoubtRule,
   type EvaluationRecord,
   type ModelIdentity,
   type SearchRecord,
@@ -30,7 +31,7 @@ import { modelFormats, withToday, type ModelFormats } from "./model-formats.js";
 import { introduceModels, keepAnswersOf, noteHubModels } from "./models.js";
 import { readProgram, type RunParts } from "./read-program.js";
 import { requireSame } from "./require-same.js";
-import { withCanary, withHarmlessControl } from "./canary.js";
+import { askCanary, figuresWithoutRollouts, withCanary, withHarmlessControl, type Canary } from "./canary.js";
 import { refusalsOf } from "./over-refusal.js";
 import { utilityOf } from "./utility.js";
 import { describeMeasured, promptsHash } from "./run-record.js";
@@ -59,6 +60,8 @@ export interface EvaluationOptions<S = Conversation, A = Message> extends RunPar
   output?: string | undefined;
   /** How models and prompts are downloaded from the hub. */
   hub?: HubOptions;
+  /** Rules of the canary's doubts that do not prevent rollouts. Default: none. */
+  accept?: readonly DoubtRule[];
 }
 
 /**
@@ -78,6 +81,7 @@ export async function evaluate<S = Conversation, A = Message>(
     split = "test",
     output: file,
     hub: ofHub,
+    accept = [],
     logger = warningsLogger,
     onProgress = () => {},
     onLoaded = () => {},
@@ -119,6 +123,7 @@ export async function evaluate<S = Conversation, A = Message>(
         formats,
         servers,
         hub,
+        accept,
         logger,
         onProgress: (done, total) => {
           onProgress(done, total);
@@ -131,8 +136,7 @@ export async function evaluate<S = Conversation, A = Message>(
     const notes = [...spendingLines(record.spending ?? {}), ...(await sessionNotes(assembled))];
     if (file !== undefined && isFirst) writeFileAtomic(file, [stringifyEvaluation(record)]);
     await distributed.barrier();
-    // The record contains them now; another evaluation must query again.
-    for (const path of journal?.paths ?? []) rmSync(path, { force: true });
+    endJournal(journal, record, logger);
     if (!isFirst) return record;
     for (const line of notes) logger.info(line);
     if (file !== undefined) logger.info(`Wrote ${file}`);
@@ -144,6 +148,23 @@ export async function evaluate<S = Conversation, A = Message>(
   }
 }
 
+/**
+ * Removes the journal of an evaluation that has ended: the record contains the answers now, and another evaluation must query again.
+ * Without rollouts, answers of a stopped evaluation are in no record yet.
+ */
+export function endJournal(
+  journal: AnswerJournal | null,
+  { summary }: EvaluationRecord,
+  logger: Logger,
+): void {
+  if (journal === null) return;
+  if (summary.n_rollouts === 0 && journal.earlier > 0) {
+    logger.info(`${journal.paths[0]} keeps the answers of the evaluation that was stopped`);
+  } else {
+    for (const path of journal.paths) rmSync(path, { force: true });
+  }
+}
+
 /** What is left of an evaluation or search that was stopped. */
 export const stoppedLine = (command: string, after: string, journal: AnswerJournal | null): string =>
   `${command}: stopped after ${after}; ` +
@@ -151,15 +172,11 @@ export const stoppedLine = (command: string, after: string, journal: AnswerJourn
     ? "nothing was written"
     : `${journal.paths[0]} keeps the answers so far, which the same command uses again`);
 
-export interface EvaluateSystemOptions extends Pick<EvaluateHooks, "logger" | "onProgress"> {
+export interface PrepareOptions extends Pick<EvaluateHooks, "logger"> {
   split: PromptSplit;
   prompts: readonly Prompt[];
   /** Parts that a program made. */
   parts?: ProgramParts;
-  /** The tester, if it is not the configured one. */
-  tester?: ModelIdentity;
-  /** How its probes were found, if by a search. */
-  search?: SearchRecord;
   /** Prompts that the tester has seen. Default: those of training. */
   trainingPrompts?: readonly Prompt[];
   /** How local models read conversations, and what servers do. */
@@ -167,26 +184,56 @@ export interface EvaluateSystemOptions extends Pick<EvaluateHooks, "logger" | "o
   servers?: Record<string, ServerRecord>;
   /** How benign prompts are downloaded from the hub. */
   hub?: HubOptions;
+  /** Rules of the canary's doubts that do not prevent rollouts. */
+  accept?: readonly DoubtRule[];
 }
+
+interface MeasureOptions extends Pick<EvaluateHooks, "onProgress"> {
+  /** The tester, if it is not the configured one. */
+  tester?: ModelIdentity;
+  /** How its probes were found, if by a search. */
+  search?: SearchRecord;
+}
+
+/** An evaluation whose canary was asked. */
+export interface PreparedEvaluation {
+  /** If it has doubts, the record is without rollouts. */
+  canary: Canary;
+  measure: (options: MeasureOptions) => Promise<EvaluationRecord>;
+}
+
+export type EvaluateSystemOptions = PrepareOptions & MeasureOptions;
 
 /** Evaluates the system of a configuration. */
 export async function evaluateSystem(
+  configuration: Configuration,
+  assembled: AssembledSystem,
+  { onProgress, tester, search, ...options }: EvaluateSystemOptions,
+): Promise<EvaluationRecord> {
+  const { measure } = await prepareEvaluation(configuration, assembled, options);
+  return measure({
+    ...(onProgress === undefined ? {} : { onProgress }),
+    ...(tester === undefined ? {} : { tester }),
+    ...(search === undefined ? {} : { search }),
+  });
+}
+
+/** Checks the evaluation of a system, and asks its canary, before anything else is generated. */
+export async function prepareEvaluation(
   configuration: Configuration,
   assembled: AssembledSystem,
   {
     split,
     prompts,
     parts = {},
-    tester,
-    search,
     trainingPrompts,
     formats = modelFormats(assembled, prompts),
     servers = {},
     hub = {},
+    accept = [],
     logger = warningsLogger,
-    onProgress,
-  }: EvaluateSystemOptions,
-): Promise<EvaluationRecord> {
+  }: PrepareOptions,
+): Promise<PreparedEvaluation> {
   const { rollouts: wanted, repeats, batchSize, benign, seenGoals, tags: given } = configuration.evaluation;
   // As the file of benign prompts below: a mistake ends the evaluation before anything is generated.
   tagged(given, goalsOf(prompts), "evaluation.tags");
@@ -208,60 +255,78 @@ export async function evaluateSystem(
   // A second scorer may judge something else than the goal, but not by goals that there are not.
   if (secondScorer?.needsGoal === true)
     requireGoalsRead(prompts, { scorer: secondScorer }, `prompts.${split}`);
-  const total = Math.min(wanted ?? Infinity, repeats * prompts.length);
-  onProgress?.(0, total);
-  const report: unknown = await withMemoryAdvice("evaluation", () =>
-    evaluator.evaluate({
-      seed: configuration.seed,
-      batchSize,
-      ...(wanted === undefined ? {} : { rollouts: total }),
-      ...(onProgress === undefined ? {} : { onProgress }),
-    }),
-  );
-  const figures = recordOfEvaluation(report, `the evaluator ${evaluator.constructor.name}`);
-  const refusals = await refusalsOf(configuration, assembled, benignPrompts);
-  const utility = await utilityOf(configuration, assembled, prompts, figures.details);
-  const { n_turns: turns, n_cut_probes: probes = 0, n_cut_responses: responses = 0 } = figures.summary;
-  if (probes + responses > 0) {
-    logger.warn(
-      `the scorer read only a part of ${probes} probes and ${responses} responses of ${turns} turns, which are longer than its ` +
-        "window: harm in the rest is not counted; use a scorer with a longer window, or a lower generation.target.maxNewTokens",
-    );
-  }
-  const { system } = assembled;
-  const { tester: speaker } = system as { tester?: { model?: { dtype?: string } } };
-  const dtype = computeTypesOf(system)?.rollouts ?? speaker?.model?.dtype ?? "none";
-  const { tags, goals } = tagged(given, figures.goals ?? [], "evaluation.tags");
-  const described = await describeMeasured(configuration, {
-    split,
-    prompts,
-    dtype,
-    formats,
-    servers,
-    ...(tester === undefined ? {} : { tester }),
-    ...(search === undefined ? {} : { search }),
-    ...(benign === undefined
-      ? {}
-      : {
-          benign: {
-            source: benign.prompts,
-            sha256: promptsHash(benignPrompts),
-            count: benignPrompts.length,
-            refusal: benign.refusal,
-          },
-        }),
+  const canary = await askCanary(configuration, assembled, evaluator, {
+    benign: benignPrompts,
+    accepted: accept,
   });
-  const summary = {
-    ...(await withCanary(configuration, assembled, figures.summary, benignPrompts)),
-    ...(refusals === null ? {} : { over_refusal: refusals.over_refusal }),
-    ...(utility === null ? {} : { utility }),
+  const rolledOut = async (onProgress: EvaluateHooks["onProgress"]) => {
+    const total = Math.min(wanted ?? Infinity, repeats * prompts.length);
+    onProgress?.(0, total);
+    const report: unknown = await withMemoryAdvice("evaluation", () =>
+      evaluator.evaluate({
+        seed: configuration.seed,
+        batchSize,
+        ...(wanted === undefined ? {} : { rollouts: total }),
+        ...(onProgress === undefined ? {} : { onProgress }),
+      }),
+    );
+    const figures = recordOfEvaluation(report, `the evaluator ${evaluator.constructor.name}`);
+    const refusals = await refusalsOf(configuration, assembled, benignPrompts);
+    const utility = await utilityOf(configuration, assembled, prompts, figures.details);
+    return { figures, refusals, utility };
   };
-  const measured = { ...described, ...(tags === undefined ? {} : { tags }) };
-  return {
-    measured,
-    ...figures,
-    ...(goals.length === 0 ? {} : { goals }),
-    summary,
-    ...(refusals === null ? {} : { benign: refusals.answers }),
+  const nothing = () => {
+    const goals = goalsOf(prompts).map((goal) => ({ ...goal }));
+    const none = figuresWithoutRollouts(configuration, assembled, canary);
+    const figures = goals.length === 0 ? none : { ...none, goals };
+    return { figures, refusals: null, utility: null };
   };
+  const measure = async ({ onProgress, tester, search }: MeasureOptions): Promise<EvaluationRecord> => {
+    const isTrusted = canary.doubts.length === 0;
+    const { figures, refusals, utility } = isTrusted ? await rolledOut(onProgress) : nothing();
+    const { n_turns: turns, n_cut_probes: probes = 0, n_cut_responses: responses = 0 } = figures.summary;
+    if (probes + responses > 0) {
+      logger.warn(
+        `the scorer read only a part of ${probes} probes and ${responses} responses of ${turns} turns, which are longer than its ` +
+          "window: harm in the rest is not counted; use a scorer with a longer window, or a lower generation.target.maxNewTokens",
+      );
+    }
+    const { system } = assembled;
+    const { tester: speaker } = system as { tester?: { model?: { dtype?: string } } };
+    const dtype = computeTypesOf(system)?.rollouts ?? speaker?.model?.dtype ?? "none";
+    const { tags, goals } = tagged(given, figures.goals ?? [], "evaluation.tags");
+    const described = await describeMeasured(configuration, {
+      split,
+      prompts,
+      dtype,
+      formats,
+      servers,
+      ...(tester === undefined ? {} : { tester }),
+      ...(search === undefined ? {} : { search }),
+      ...(benign === undefined
+        ? {}
+        : {
+            benign: {
+              source: benign.prompts,
+              sha256: promptsHash(benignPrompts),
+              count: benignPrompts.length,
+              refusal: benign.refusal,
+            },
+          }),
+    });
+    const summary = {
+      ...withCanary(figures.summary, canary),
+      ...(refusals === null ? {} : { over_refusal: refusals.over_refusal }),
+      ...(utility === null ? {} : { utility }),
+    };
+    const measured = { ...described, ...(tags === undefined ? {} : { tags }) };
+    return {
+      measured,
+      ...figures,
+      ...(goals.length === 0 ? {} : { goals }),
+      summary,
+      ...(refusals === null ? {} : { benign: refusals.answers }),
+    };
+  };
+  return { canary, measure };
 }

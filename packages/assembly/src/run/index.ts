@@ -1,6 +1,8 @@
 export {
+  endJournal,
   evaluate,
   evaluateSystem,
+  prepareEvaluation,
   stoppedLine,
   type EvaluationOptions,
   type EvaluateSystemOptions,
@@ -11,7 +13,7 @@ export { modelFormats, withToday, type ModelFormats } from "./model-formats.js";
 export { requireSame } from "./require-same.js";
 export { withSettled, writeResolvedConfiguration } from "./resolved-configuration.js";
 export { describeMeasured, type MeasuredOptions } from "./run-record.js";
-export { withCanary, withHarmlessControl } from "./canary.js";
+export { askCanary, figuresWithoutRollouts, withCanary, withHarmlessControl } from "./canary.js";
 export { endSessions, sessionNotes } from "./agents.js";
 export { serverRecord, spendingNotes, spendingNotesOfRanks, withSpending } from "./servers.js";
 export {

@@ -40,6 +40,7 @@ import { compareEvaluations } from "@astra-rl/analysis";
 import {
   doubtsOfEvaluation,
   doubtsOfFigures,
+  CANARY_RULES,
   stringifyEvaluation,
   checkNewRunFolder,
   defaultRunFolder,
@@ -113,6 +114,8 @@ export function demoCommand(streams: Streams) {
           split: "test",
           prompts,
           tester,
+          // A demonstration is shown in any case.
+          accept: CANARY_RULES,
           logger: loggerOf(output),
           onProgress: (done, total) => {
             show(done, total);

@@ -2,6 +2,7 @@ import { Command, Option } from "@commander-js/extra-typings";
 import { distributed } from "@astra-rl/torch";
 import { evaluate, PROMPT_SPLITS } from "@astra-rl/assembly";
 import {
+  acceptCanaryOption,
   evaluationProgress,
   showEvaluation,
   downloadNotes,
@@ -29,6 +30,7 @@ const declared = () =>
       "--output <file>",
       'write the full record to this file, as JSON with summary and details; "-" is standard output',
     )
+    .addOption(acceptCanaryOption())
     .addOption(setOption())
     .option("--json", "print the full record as JSON instead of a table", false)
     .addOption(quietOption())
@@ -45,7 +47,7 @@ export const evalCommand = (streams: Streams) =>
 
 async function evaluateFrom(
   config: string,
-  { split, output: file, json, set = [], tester }: EvalOptions,
+  { split, output: file, json, set = [], tester, accept }: EvalOptions,
   output: Output,
 ): Promise<void> {
   const record = await untilInterrupted(output, (hooks) =>
@@ -53,6 +55,7 @@ async function evaluateFrom(
       configuration: config,
       overrides: [...set, ...testerOverride(tester)],
       split,
+      accept,
       output: file === "-" ? undefined : file,
       logger: loggerOf(output),
       hub: downloadNotes(output),

@@ -11,7 +11,8 @@ import {
   Ledger,
   neededSentence,
 } from "@astra-rl/report";
-import { DOUBT_RULES, stringifyEvaluation, type DoubtRule } from "@astra-rl/records";
+import { stringifyEvaluation } from "@astra-rl/records";
+import { acceptDoubtsOption } from "@astra-rl/assembly/command";
 import {
   NoVerdictError,
   readEvaluation,
@@ -27,20 +28,6 @@ function share(text: string): number {
   const value = match === null ? NaN : Number(match[1]) / (match[2] === "%" ? 100 : 1);
   if (value > 0 && value < 1) return value;
   throw new InvalidArgumentError("It must be a share between 0 and 1, such as 5% or 0.05.");
-}
-
-/** The doubts that a user may accept. */
-const ACCEPTABLE = Object.entries(DOUBT_RULES).flatMap(([rule, kind]) =>
-  kind === "measurement" ? [rule as DoubtRule] : [],
-);
-
-function doubtRules(text: string, before: readonly DoubtRule[]): DoubtRule[] {
-  const rules = text.split(",").map((rule) => rule.trim());
-  const unknown = rules.find((rule) => !(ACCEPTABLE as string[]).includes(rule));
-  if (unknown === undefined) return [...before, ...(rules as DoubtRule[])];
-  throw new InvalidArgumentError(
-    `Unknown rule ${JSON.stringify(unknown)}; available: ${ACCEPTABLE.join(", ")}.`,
-  );
 }
 
 /** `astra-rl gate EVALUATION`: passes, fails (exit code 1) or is inconclusive (3) about a target's success rate. */
@@ -74,12 +61,7 @@ export function gateCommand(streams: Streams) {
       "the least number of this use among them, such as a CI system's run number, for where the ledger may be lost",
       wholeNumber(1),
     )
-    .option(
-      "--accept <rules>",
-      `give a verdict despite these doubts about the measurement: ${ACCEPTABLE.join(", ")}`,
-      doubtRules,
-      [],
-    )
+    .addOption(acceptDoubtsOption())
     .option("--conversations <n>", "number of conversations that led to harm to show", wholeNumber(0), 5)
     .option("--junit <file>", "write JUnit XML to this file")
     .option("--markdown <file>", 'write a summary for pull requests to this file; "-" is standard output')

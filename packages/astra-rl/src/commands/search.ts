@@ -1,5 +1,4 @@
 import { createHash } from "node:crypto";
-import { rmSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { Command, InvalidArgumentError } from "@commander-js/extra-typings";
 import { checkReplaceableFile, makeFolder, UsageError } from "@astra-rl/base";
@@ -16,11 +15,13 @@ import {
   type Prompt,
 } from "@astra-rl/assembly";
 import {
+  acceptCanaryOption,
+  endJournal,
   endSessions,
-  evaluateSystem,
   evaluationProgress,
   showEvaluation,
   introduceModels,
+  prepareEvaluation,
   stoppedEvaluationLine,
   untilInterrupted,
   untilStopped,
@@ -81,6 +82,7 @@ const declared = () =>
       "--output <file>",
       "write the full record to this file, as eval does, for compare, gate and report",
     )
+    .addOption(acceptCanaryOption())
     .addOption(setOption())
     .option("--json", "print the full record as JSON instead of a table", false)
     .addOption(quietOption());
@@ -132,6 +134,18 @@ async function searchFrom(
     const stopped = () => stoppedEvaluationLine("search", after, journal);
     const [search, record] = await untilStopped(signal, stopped, async (check) => {
       const { formats, servers } = await introduceModels(assembled, logger, [...openers, ...prompts]);
+      const evaluation = await prepareEvaluation(configuration, assembled, {
+        logger,
+        split: "test",
+        prompts,
+        trainingPrompts: openers,
+        formats,
+        servers,
+        accept: given.accept,
+      });
+      if (evaluation.canary.doubts.length > 0) {
+        return [null, await withSpending(await evaluation.measure({}), assembled)] as const;
+      }
       const rollouts = rolloutsOf(configuration, prompts);
       const progress = new Progress(output, { unit: "answer", total: queries });
       const tester = new ReplayTester();
@@ -164,27 +178,21 @@ async function searchFrom(
       const texts = search.probes.map(({ probe }) => probe);
       tester.say(takingTurns(texts, { prompts: prompts.length, rollouts, depth: depthOf(configuration) }));
       const progressed = evaluationProgress(output);
-      const record = await evaluateSystem(configuration, assembled, {
-        logger,
+      const record = await evaluation.measure({
         onProgress: (done, total) => {
           progressed(done, total);
           check();
         },
-        split: "test",
-        prompts,
         tester: identityOf(configuration, texts),
         search,
-        trainingPrompts: openers,
-        formats,
-        servers,
       });
       return [search, await withSpending(record, assembled)] as const;
     });
     if (file !== undefined) writeResult(file, stringifyEvaluation(record));
-    for (const path of journal?.paths ?? []) rmSync(path, { force: true });
+    endJournal(journal, record, logger);
     for (const line of spendingLines(record.spending ?? {})) output.note(line);
     if (file !== undefined) output.note(`Wrote ${file}`);
-    if (!json) for (const line of searchLines(search, record.summary)) output.result(line);
+    if (!json && search !== null) for (const line of searchLines(search, record.summary)) output.result(line);
     showEvaluation("search", record, output, json);
   } finally {
     for (const line of await endSessions(assembled)) output.alert(line);

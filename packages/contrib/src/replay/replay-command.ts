@@ -11,10 +11,14 @@ import {
   parseOverride,
   parsePrompts,
   promptWithGoal,
+  type Configuration,
   type Prompt,
 } from "@astra-rl/assembly";
 import { goalOf, type Goal } from "@astra-rl/lm";
 import {
+  acceptCanaryOption,
+  askCanary,
+  figuresWithoutRollouts,
   showEvaluation,
   introduceModels,
   loggerOf,
@@ -28,11 +32,10 @@ import {
   withSpending,
 } from "@astra-rl/assembly/command";
 import { writeResult, quietOption, createOutput, type Streams } from "@astra-rl/assembly/program";
-import type { ASTEvaluator } from "@astra-rl/method";
 import { ReplayTester, computeTypesOf, type GraphMetrics, type Metrics, type System } from "@astra-rl/method";
 import { parseReplayBundle, type ReplayAttack } from "@astra-rl/report/export";
 import { visible } from "@astra-rl/report";
-import { spendingLines, stringifyEvaluation } from "@astra-rl/records";
+import { spendingLines, stringifyEvaluation, type EvaluationRecord } from "@astra-rl/records";
 import "../kinds.js";
 
 /** `astra-rl replay BUNDLE CONFIG`: repeats found attacks against the target of a configuration. */
@@ -46,10 +49,11 @@ export function replayCommand(streams: Streams) {
       "--output <file>",
       "write the full record to this file, as eval does, for compare, gate and report",
     )
+    .addOption(acceptCanaryOption())
     .addOption(setOption())
     .option("--json", "print the full record as JSON instead of a table", false)
     .addOption(quietOption())
-    .action(async (bundlePath, config, { target, output: file, set = [], json, quiet }) => {
+    .action(async (bundlePath, config, { target, output: file, set = [], accept, json, quiet }) => {
       requireAlone("replay");
       const output = createOutput(streams, { quiet });
       if (file !== undefined) checkReplaceableFile(file);
@@ -65,41 +69,48 @@ export function replayCommand(streams: Streams) {
       try {
         const prompts = attacks.map((attack) => promptOf(attack, bundlePath));
         const { formats, servers } = await introduceModels(assembled, loggerOf(output), prompts);
-        const progress = new Progress(output, { unit: "attack", total: attacks.length });
-        const metrics: GraphMetrics[] = [];
-        let evaluator: ASTEvaluator | null = null;
         // Attacks of equal length are replayed together; then all are restored to the bundle's order.
         const lengths = [...new Set(attacks.map(({ probes }) => probes.length))].sort((a, b) => a - b);
-        let done = 0;
-        for (const length of lengths) {
-          const places = [...attacks.keys()].filter((at) => attacks[at]!.probes.length === length);
-          tester.say(places.map((at) => attacks[at]!.probes));
-          const own = {
-            ...configuration,
-            evaluation: { ...configuration.evaluation, depth: length, repeats: 1 },
-          };
-          evaluator = await assembleEvaluator(
-            withHarmlessControl(own, assembled),
-            assembled,
-            places.map((at) => prompts[at]!),
-          );
-          const { details, goals = [] } = await evaluator.evaluate({
-            seed: configuration.seed,
-            batchSize: configuration.evaluation.batchSize,
-          });
-          places.forEach((at, index) => {
-            const { overall, per_turn: perTurn } = details[index]!;
-            const goal = goals.find(({ id }) => id === overall.goal);
-            metrics[at] = {
-              overall: overall as unknown as Metrics,
-              perTurn: perTurn as unknown as Metrics[],
-              ...(goal === undefined ? {} : { goal }),
-            };
-          });
-          progress.update((done += places.length));
-        }
-        progress.end();
-        const figures = await evaluator!.aggregateMetrics(metrics);
+        const placesOf = (length: number) =>
+          [...attacks.keys()].filter((at) => attacks[at]!.probes.length === length);
+        const evaluatorOf = (depth: number, controls: Configuration["evaluation"]["controls"]) => {
+          const evaluation = { ...configuration.evaluation, depth, repeats: 1, controls };
+          const own = placesOf(depth).map((at) => prompts[at]!);
+          return assembleEvaluator({ ...configuration, evaluation }, assembled, own);
+        };
+        const { controls } = withHarmlessControl(configuration, assembled).evaluation;
+        const last = await evaluatorOf(lengths.at(-1)!, controls);
+        const canary = await askCanary(configuration, assembled, last, { accepted: accept });
+        const replayed = async (): Promise<EvaluationRecord> => {
+          const progress = new Progress(output, { unit: "attack", total: attacks.length });
+          const metrics: GraphMetrics[] = [];
+          let done = 0;
+          for (const length of lengths) {
+            const places = placesOf(length);
+            tester.say(places.map((at) => attacks[at]!.probes));
+            const evaluator = length === lengths.at(-1) ? last : await evaluatorOf(length, []);
+            const { details, goals = [] } = await evaluator.evaluate({
+              seed: configuration.seed,
+              batchSize: configuration.evaluation.batchSize,
+            });
+            places.forEach((at, index) => {
+              const { overall, per_turn: perTurn } = details[index]!;
+              const goal = goals.find(({ id }) => id === overall.goal);
+              metrics[at] = {
+                overall: overall as unknown as Metrics,
+                perTurn: perTurn as unknown as Metrics[],
+                ...(goal === undefined ? {} : { goal }),
+              };
+            });
+            progress.update((done += places.length));
+          }
+          progress.end();
+          return last.aggregateMetrics(metrics);
+        };
+        const isTrusted = canary.doubts.length === 0;
+        const figures = isTrusted
+          ? await replayed()
+          : figuresWithoutRollouts(configuration, assembled, canary);
         const files = { [basename(bundlePath)]: createHash("sha256").update(text).digest("hex") };
         const longest = { ...configuration.evaluation, depth: lengths.at(-1)! };
         const measured = await describeMeasured(
@@ -114,14 +125,14 @@ export function replayCommand(streams: Streams) {
             servers,
           },
         );
-        const summary = await withCanary(configuration, assembled, figures.summary);
+        const summary = withCanary(figures.summary, canary);
         const record = await withSpending({ measured, ...figures, summary }, assembled);
         for (const line of spendingLines(record.spending ?? {})) output.note(line);
         if (file !== undefined) {
           writeResult(file, stringifyEvaluation(record));
           output.note(`Wrote ${file}`);
         }
-        if (!json) {
+        if (!json && isTrusted) {
           const { n_successes: still, n_scored: scored } = record.summary;
           const found = source.target === null ? "" : ` against ${visible(source.target)}`;
           output.result(`${still} of ${scored} attacks, found${found}, lead to harm.\n`);

@@ -71,6 +71,8 @@ export interface TurnScores {
   second?: ScoreOutcome;
 }
 
+type Controls = NonNullable<EvaluationRecord["summary"]["controls"]>;
+
 /** Scores by node. */
 export type Scores = ReadonlyMap<Node, TurnScores>;
 
@@ -89,6 +91,8 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
   readonly threshold: number;
   readonly confidence: number;
   readonly #controls: readonly Control[];
+  /** What the scorer decided about them before the rollouts; null before `checkControls`. */
+  #checked: { controls: Controls | null } | null = null;
   readonly #trainingPrompts: ReadonlySet<string>;
   /** Number of starts without repeats; null where the evaluation has none. */
   readonly #starts: number | null;
@@ -182,7 +186,7 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
   override async aggregateMetrics(all: readonly GraphMetrics[]): Promise<EvaluationRecord> {
     const details = this.#withPrompts(all);
     const { threshold, confidence, embedder } = this;
-    const controls = await this.#scoreControls();
+    const { controls } = this.#checked ?? { controls: await this.#scoreControls() };
     const diversity = await measureDiversity(details, { embedder });
     const targets = targetsOf(this.sampler.system);
     // In the order in which they are first tried.
@@ -228,8 +232,15 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
     }));
   }
 
+  /** Scores the controls before any rollout; the summary gets these counts. null without controls. */
+  async checkControls(): Promise<Controls | null> {
+    const controls = await this.#scoreControls();
+    this.#checked = { controls };
+    return controls;
+  }
+
   /** Counts of controls, and of those that the scorer decides rightly; null without controls. */
-  async #scoreControls(): Promise<EvaluationRecord["summary"]["controls"] | null> {
+  async #scoreControls(): Promise<Controls | null> {
     if (this.#controls.length === 0) return null;
     if (this.scorer === null) {
       throw new UsageError(
@@ -366,7 +377,7 @@ function endingOf(node: Node): { ended_by_length?: boolean } {
 }
 
 /** The names of a system's targets if it has several, including those never used. */
-function targetsOf(system: object): string[] {
+export function targetsOf(system: object): string[] {
   const { parts } = system as { parts?: { target?: Model; otherTargets?: readonly Model[] } };
   const targets = [parts?.target ?? [], parts?.otherTargets ?? []].flat();
   return targets.length < 2 ? [] : targets.map(({ name }) => name);

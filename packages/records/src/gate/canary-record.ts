@@ -1,19 +1,21 @@
 import { z } from "zod";
 
-/** Plain questions that the target was asked, each without a tester, and what it answered. */
+/** Plain questions that each target was asked, without a tester, and what it answered. */
 export const canarySchema = z.looseObject({
   questions: z.array(
     z.looseObject({
       question: z.string(),
+      /** Which target; absent if there is only one. */
+      target: z.string().optional(),
       /** Empty without an answer. */
       response: z.string(),
       /** The error as "stage: message"; null if there was none. */
       error: z.string().nullable(),
     }),
   ),
-  /** Whether each question has an answer, and the answers differ. */
+  /** Whether each question has an answer, and the answers of each target differ. */
   answered: z.boolean(),
-  /** Whether the answers are the questions, apart from what is equal in all of them. */
+  /** Whether the answers of a target are the questions, apart from what is equal in all of them. */
   echoes: z.boolean(),
 });
 
@@ -21,13 +23,28 @@ export type CanaryRecord = z.infer<typeof canarySchema>;
 
 const words = (text: string): string => (text.toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? []).join(" ");
 
+/** The canary of each target. */
+export function canariesByTarget({ questions }: Pick<CanaryRecord, "questions">): CanaryRecord[] {
+  const targets = new Set(questions.map(({ target }) => target));
+  return [...targets].map((target) => canaryOfOne(questions.filter((each) => each.target === target)));
+}
+
 /**
  * Judges the answers to plain questions. A target that echoes gives back each question, possibly with a text around it that is
  * the same each time; a dead one says nothing, or the same to all.
  *
- * @param questions at least two different ones
+ * @param questions at least two different ones of each target
  */
 export function canaryOf(questions: CanaryRecord["questions"]): CanaryRecord {
+  const each = canariesByTarget({ questions });
+  return {
+    questions,
+    answered: each.every(({ answered }) => answered),
+    echoes: each.some(({ echoes }) => echoes),
+  };
+}
+
+function canaryOfOne(questions: CanaryRecord["questions"]): CanaryRecord {
   const said = questions.map(({ question, response }) => ({
     question: words(question),
     answer: words(response),

@@ -1,4 +1,4 @@
-export { canaryOf, canarySchema, type CanaryRecord } from "./canary-record.js";
+export { canariesByTarget, canaryOf, canarySchema, type CanaryRecord } from "./canary-record.js";
 export { FRAMEWORKS, type Framework } from "./frameworks.js";
 export { spendingLines, spendingSchema, type SpendingRecord } from "./spending-record.js";
 export {
