@@ -179,6 +179,11 @@ export class AgentModel implements Model {
     return this.#ledger.notEnded;
   }
 
+  /** Removes the file of its sessions, if all have ended: for a run that is complete. */
+  forgetSessions(): void {
+    this.#ledger.remove();
+  }
+
   /** Ends the sessions that earlier processes left open, where the agent can. @returns those that are still open */
   async endLeftOpen(): Promise<readonly LeftOpen[]> {
     const limit = 1000 * this.options.limits.seconds;

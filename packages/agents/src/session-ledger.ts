@@ -1,4 +1,4 @@
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync, readFileSync, rmSync } from "node:fs";
 import { UsageError } from "@astra-rl/base";
 import { Journal } from "@astra-rl/records";
 import { messageOf } from "@astra-rl/method";
@@ -86,6 +86,13 @@ export class SessionLedger {
 
   dispose(): void {
     this.#file?.close();
+  }
+
+  /** Removes its file if all sessions have ended, since it is only for those that are left. */
+  remove(): void {
+    if (this.path === null || this.#open.size > 0) return;
+    this.dispose();
+    rmSync(this.path, { force: true });
   }
 
   #read(path: string): void {

@@ -1,4 +1,4 @@
-import { mkdtempSync } from "node:fs";
+import { existsSync, mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { AnswerJournal } from "@astra-rl/http";
@@ -287,6 +287,22 @@ describe("in a run folder", () => {
     const left = [{ entry: 0, model: "target", session: "session 1", error: "the server is gone" }];
     expect(await model.closed()).toEqual(left);
     expect(new SessionLedger("target", path).left).toEqual(left);
+    // Whoever is to end it needs the file.
+    model.forgetSessions();
+    expect(existsSync(path)).toBe(true);
+  });
+
+  test("a ledger is removed once all sessions have ended", async () => {
+    const path = join(folder(), "sessions.jsonl");
+    const model = new AgentModel("target", new CountingAgent());
+    model.keepSessions(new AnswerJournal(`${path}.answers`), new SessionLedger("target", path));
+    const key = { seed: 1, episode: 0, node: 1 };
+    await model.generate([Conversation.of("", new Message("tester", "hello"))], { keys: [key] });
+    model.forgetSessions();
+    expect(existsSync(path)).toBe(true);
+    expect(await model.closed()).toEqual([]);
+    model.forgetSessions();
+    expect(existsSync(path)).toBe(false);
   });
 });
 

@@ -191,6 +191,8 @@ const summary = z.looseObject({
       /** Of these, what it must not find harmful, and what it finds so nonetheless; absent without any. */
       n_harmless: z.int().positive().optional(),
       n_harmless_flagged: z.int().nonnegative().optional(),
+      /** Why one has no score, so that it counts as decided wrongly; absent if all have. */
+      error: z.string().optional(),
     })
     .optional(),
   /** Absent where the target was not asked plain questions, as in training. */

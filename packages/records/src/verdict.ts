@@ -79,7 +79,7 @@ export interface EvaluationEvidence extends Evidence {
   scoredTexts: number;
   harmfulTexts: number;
   /** What the scorer must decide rightly, and does. */
-  controls: { n: number; n_found: number; n_harmless?: number; n_harmless_flagged?: number };
+  controls: { n: number; n_found: number; n_harmless?: number; n_harmless_flagged?: number; error?: string };
   /** Responses, the distinct texts among them, and those known to have ended at their maximum length. */
   responses: number;
   distinctResponses: number;
@@ -277,18 +277,25 @@ export function doubtsOfControls({
   n_found: right,
   n_harmless: harmless = 0,
   n_harmless_flagged: flagged = 0,
+  error,
 }: EvaluationEvidence["controls"]): Doubt[] {
+  const because = error === undefined ? "" : ` (${error})`;
   const missed = n - harmless - (right - (harmless - flagged));
   return [
     ...(flagged === 0
       ? []
-      : [doubt("harmless-flagged", `the scorer does not pass ${flagged} of ${harmless} harmless controls`)]),
+      : [
+          doubt(
+            "harmless-flagged",
+            `the scorer does not pass ${flagged} of ${harmless} harmless controls${because}`,
+          ),
+        ]),
     ...(missed === 0
       ? []
       : [
           doubt(
             "controls-missed",
-            `the scorer misses ${missed} of the ${n - harmless} harmful controls of evaluation.controls`,
+            `the scorer misses ${missed} of the ${n - harmless} harmful controls of evaluation.controls${because}`,
           ),
         ]),
   ];

@@ -35,6 +35,35 @@ describe("the answers to plain questions", () => {
     expect(doubtsOfAnswers(answers(...said)).map(({ rule }) => rule)).toEqual(rules);
   });
 
+  it("may be what an agent does: passing the question to a tool is no echo", () => {
+    const questions = (given: (question: string) => string) =>
+      ["How are you today?", "What do you like to eat?"].map((question) => ({
+        question,
+        response: "Done.",
+        calls: [{ name: "search", arguments: { text: given(question) } }],
+        error: null,
+      }));
+    const rules = (given: (question: string) => string) =>
+      doubtsOfAnswers(canaryOf(questions(given))).map(({ rule }) => rule);
+    expect(rules((question) => question)).toEqual([]);
+    expect(rules(() => "the same")).toEqual(["target-silent"]);
+  });
+
+  it("are judged for each target, and name it", () => {
+    const said = (target: string, ...responses: string[]) =>
+      answers(...responses).questions.map((each) => ({ ...each, target }));
+    const canary = canaryOf([
+      ...said("a", "Fine.", "Soup."),
+      ...said("b", "Fine.", "Fine."),
+      ...said("c", "How are you today?", "What do you like to eat?"),
+    ]);
+    expect([canary.answered, canary.echoes]).toEqual([false, true]);
+    expect(doubtsOfAnswers(canary).map(({ rule, reason }) => [rule, reason.slice(0, 12)])).toEqual([
+      ["target-silent", "the target b"],
+      ["target-echoes", "the target c"],
+    ]);
+  });
+
   it("are missing where a call failed", () => {
     const question = { question: "How are you today?", response: "", error: "target: 503" };
     expect(canaryOf([question, { ...question, question: "What?" }])).toMatchObject({

@@ -30,7 +30,7 @@ import type { AssembledSystem, Evaluators } from "./system-models.js";
 import { algorithmNeeds, makePart, makeScorer } from "./parts.js";
 
 /**
- * Loads the models and the scorer of a configuration for training.
+ * Loads the models and the scorer of a configuration for training, and all scorers of evaluations if `isEvaluation`.
  *
  * @param hub how models are downloaded from the hub, and where progress is reported
  * @param parts parts that a program made, which are used instead of the configuration's
@@ -41,8 +41,9 @@ export async function assembleSystem<T extends System = HFASTSystem>(
   configuration: Configuration,
   hub: HubOptions = {},
   parts: ProgramParts = {},
+  isEvaluation = false,
 ): Promise<AssembledSystem<T>> {
-  const from = { configuration, hub, parts };
+  const from = { configuration, hub, parts, isEvaluation };
   const made = withEvaluators(from, (judges) =>
     configuration.system === undefined
       ? loadSystem(HFASTSystem, from, { ...judges })
@@ -56,12 +57,11 @@ interface From {
   configuration: Configuration;
   hub: HubOptions;
   parts: ProgramParts;
-  /** Whether it is for an evaluation alone, which may ask benign prompts. */
-  asksBenign?: boolean;
+  isEvaluation: boolean;
 }
 
 /** What judges the turns of a system, which may use it itself. */
-type Judges = Omit<Evaluators, "second" | "refusal">;
+type Judges = Omit<Evaluators, "second" | "refusal" | "utility">;
 
 /** Loads the models of a configuration into a system of this class. @param own judges and further options of `load` */
 function loadSystem(
@@ -175,13 +175,13 @@ function savedTester(tester: ModelSetting): string {
 }
 
 /** Frees additional parts when the system is disposed of. */
-function disposeTogether(system: System, parts: readonly { dispose(): void }[]): void {
+function disposeTogether(system: System, parts: readonly ({ dispose(): void } | undefined)[]): void {
   const dispose = system.dispose.bind(system);
   Object.defineProperty(system, "dispose", {
     configurable: true,
     value: () => {
       dispose();
-      for (const part of parts) disposeOnce(part);
+      for (const part of parts) if (part !== undefined) disposeOnce(part);
     },
   });
 }
@@ -198,7 +198,7 @@ export async function assembleEvaluationSystem<T extends System = HFEvaluationSy
   instead: { tester?: Model; parts?: ProgramParts } = {},
 ): Promise<AssembledSystem<T>> {
   const { parts = {}, ...tester } = instead;
-  const from = { configuration, hub, parts, asksBenign: true };
+  const from = { configuration, hub, parts, isEvaluation: true };
   const made = withEvaluators(from, (judges) =>
     configuration.system === undefined
       ? loadForEvaluation(HFEvaluationSystem, configuration, hub, { ...judges, ...tester })
@@ -224,7 +224,7 @@ function loadForEvaluation(
 
 /** Creates the evaluators of a configuration, and a system with them; frees everything on failure. */
 async function withEvaluators(
-  { configuration, hub, parts, asksBenign = false }: From,
+  { configuration, hub, parts, isEvaluation }: From,
   load: (judges: Judges) => Promise<System>,
 ): Promise<AssembledSystem> {
   /** Those that are freed with the system. */
@@ -238,15 +238,15 @@ async function withEvaluators(
       parts.reward === undefined
         ? (made.reward = await assembleReward(configuration, scorer, embedder, hub))
         : await madePart("reward", parts.reward, { scorer, embedder, seed });
-    const { secondScorer, benign } = configuration.evaluation;
+    const { secondScorer, benign, utility } = configuration.evaluation;
     if (secondScorer !== undefined) made.second = await makeScorer(secondScorer, { seed, hub });
-    if (asksBenign && benign !== undefined) made.refusal = await makeScorer(benign.refusal, { seed, hub });
+    if (isEvaluation && benign !== undefined) made.refusal = await makeScorer(benign.refusal, { seed, hub });
+    if (isEvaluation && utility !== undefined) made.utility = await makeScorer(utility, { seed, hub });
     const system = await withMemoryAdvice("load", () => load({ scorer, embedder, reward }));
-    const { second, refusal, ...judges } = made;
     // If the system does not use these judges itself, it cannot free them.
     const isTheirs = (system as { scorer?: unknown }).scorer === scorer;
-    const unowned = [...(isTheirs ? [] : Object.values(judges)), second ?? [], refusal ?? []].flat();
-    if (unowned.length > 0) disposeTogether(system, unowned);
+    const unowned = isTheirs ? [made.second, made.refusal, made.utility] : Object.values(made);
+    disposeTogether(system, unowned);
     return { system, evaluators: { ...made, scorer, embedder, reward } };
   } catch (error) {
     for (const part of Object.values(made)) disposeOnce(part);

@@ -9,10 +9,10 @@ export interface Evaluators {
   scorer: Scorer;
   embedder: Embedder;
   reward: Reward;
-  /** That of evaluations, if they have one. */
+  /** Those of evaluations that have them: a second one, of refusals of benign prompts, and of tasks that are done. */
   second?: Scorer;
-  /** The scorer of refusals, if an evaluation asks benign prompts. */
   refusal?: Scorer;
+  utility?: Scorer;
 }
 
 /** A system, and what was made beside it from the same configuration. A custom system need not know its evaluators. */
@@ -38,8 +38,8 @@ export function servedModels({ system, evaluators }: AssembledSystem): ServedMod
   const { parts = {} } = system as { parts?: { scorer?: Scorer; reward?: Reward } };
   const terms = [evaluators.reward, parts.reward].flatMap((reward) => reward?.terms ?? []);
   const ofTerms = terms.map(({ term }) => (term as { scorer?: Scorer | null }).scorer ?? undefined);
-  const { scorer, second, refusal } = evaluators;
-  const judges = [scorer, parts.scorer, second, refusal, ...ofTerms].flatMap(judgesIn);
+  const { scorer, second, refusal, utility } = evaluators;
+  const judges = [scorer, parts.scorer, second, refusal, utility, ...ofTerms].flatMap(judgesIn);
   const models = (modelsOf(system) ?? []).flatMap((each) =>
     each instanceof AgentModel ? each.served : each,
   );

@@ -21,6 +21,7 @@ export {
   endSessions,
   evaluateSystem,
   figuresWithoutRollouts,
+  forgetSessions,
   introduceModels,
   keepAnswersOf,
   noteHubModel,

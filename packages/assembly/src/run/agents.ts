@@ -70,6 +70,11 @@ function warningOf(name: string, left: readonly LeftOpen[]): string[] {
   return [`the ${name} has ${left.length} sessions that could not be ended: ${shown.join(", ")}${more}`];
 }
 
+/** Removes the files of sessions that have all ended: for an evaluation that is complete. */
+export function forgetSessions({ system }: AssembledSystem): void {
+  for (const agent of agentModels(system)) agent.forgetSessions();
+}
+
 /** A line for each agent with what became of its sessions in all processes. */
 export async function sessionNotes({ system }: AssembledSystem): Promise<string[]> {
   const notes: string[] = [];
@@ -92,9 +97,9 @@ export async function sessionNotes({ system }: AssembledSystem): Promise<string[
  * @throws UsageError
  */
 export function requireCalls({ system, evaluators }: AssembledSystem): void {
-  const { scorer, second, reward } = evaluators;
+  const { scorer, second, utility, reward } = evaluators;
   const ofTerms = reward?.terms.flatMap(({ term }) => (term instanceof HarmTerm ? term.scorer : [])) ?? [];
-  const judges = [scorer, second, ...ofTerms].filter((each) => each !== undefined);
+  const judges = [scorer, second, utility, ...ofTerms].filter((each) => each !== undefined);
   for (const tool of judges.flatMap(toolsOf)) requireTool(system, tool);
   const judge = judges.find((each) => each.needsCalls);
   // A system need not list its models. A model that tells the likelihood reads as the target does, but answers nothing.
@@ -102,11 +107,16 @@ export function requireCalls({ system, evaluators }: AssembledSystem): void {
   const models = (modelsOf(system) ?? []).filter((model) => model !== likelihood) as Partial<Model>[];
   const callsNothing = models.some(({ role, callsTools }) => role === "target" && callsTools !== true);
   if (judge === undefined || !callsNothing) return;
-  const place = ofTerms.includes(judge) && judge !== scorer ? "reward.terms: a scorer," : "scorer:";
+  const place =
+    judge === utility
+      ? "evaluation.utility:"
+      : ofTerms.includes(judge) && judge !== scorer
+        ? "reward.terms: a scorer,"
+        : "scorer:";
   throw new UsageError(
     "no-tool-calls",
-    `${place} ${judge.name} judges what agents do, but a target tells no tool calls, so that nothing would be found; use an agent ` +
-      "as target (an http-agent with send.calls), or another scorer",
+    `${place} ${judge.name} judges what agents do, but a target (models.target, models.otherTargets) tells no tool calls, so that ` +
+      "nothing would be found; use an agent as target (an http-agent with send.calls), or another scorer",
   );
 }
 

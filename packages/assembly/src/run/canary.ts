@@ -19,7 +19,6 @@ import {
   EVALUATION_VERSION,
   HARMLESS_TEXT,
   isPositive,
-  textWithCalls,
   type CanaryRecord,
   type Control,
   type Doubt,
@@ -126,10 +125,10 @@ async function answersOf(
   system.release();
   const said = answers.map((answer, row) => {
     const { context: _context, probe: _probe, key: _key, ...about } = asked[row]!;
-    return answer instanceof Message
-      ? // A call is an answer, too.
-        { ...about, response: textWithCalls(answer.text, answer.calls as ToolCallRecord[]), error: null }
-      : { ...about, response: "", error: `${answer.stage}: ${answer.message}` };
+    if (!(answer instanceof Message))
+      return { ...about, response: "", error: `${answer.stage}: ${answer.message}` };
+    const calls = answer.calls as ToolCallRecord[];
+    return { ...about, response: answer.text, ...(calls.length === 0 ? {} : { calls }), error: null };
   });
   return canaryOf(await distributed.fromRankZero(said));
 }

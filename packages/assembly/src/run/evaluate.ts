@@ -36,7 +36,7 @@ import { refusalsOf } from "./over-refusal.js";
 import { utilityOf } from "./utility.js";
 import { describeMeasured, promptsHash } from "./run-record.js";
 import { requireGoalsRead, trainingPromptsOf } from "./seen-prompts.js";
-import { endSessions, sessionNotes } from "./agents.js";
+import { endSessions, forgetSessions, sessionNotes } from "./agents.js";
 import { withSpending } from "./servers.js";
 import { untilStopped } from "./waiting.js";
 import { checkWindows } from "./windows.js";
@@ -106,6 +106,7 @@ export async function evaluate<S = Conversation, A = Message>(
   const assembled = await assembleEvaluationSystem<System>(configuration, hub, { parts });
   const { system } = assembled;
   let journal: AnswerJournal | null = null;
+  let isComplete = false;
   try {
     if (file !== undefined) {
       makeFolder(dirname(resolve(file)));
@@ -137,12 +138,14 @@ export async function evaluate<S = Conversation, A = Message>(
     if (file !== undefined && isFirst) writeFileAtomic(file, [stringifyEvaluation(record)]);
     await distributed.barrier();
     endJournal(journal, record, logger);
+    isComplete = true;
     if (!isFirst) return record;
     for (const line of notes) logger.info(line);
     if (file !== undefined) logger.info(`Wrote ${file}`);
     return record;
   } finally {
     for (const line of await endSessions(assembled)) logger.warn(line);
+    if (isComplete) forgetSessions(assembled);
     if ((system as unknown) !== parts.system) system.dispose();
     journal?.close();
   }

@@ -13,7 +13,7 @@ import {
 } from "@astra-rl/method";
 import { distributed } from "@astra-rl/torch";
 import type { EvaluationDetail, UtilitySummary } from "@astra-rl/records";
-import { judgesIn, makeScorer, type AssembledSystem } from "../assemble/index.js";
+import type { AssembledSystem } from "../assemble/index.js";
 import type { Configuration } from "../configuration/index.js";
 import { promptText, type Prompt } from "../datasets/index.js";
 import { answersTo, conversationOfPrompt } from "./ask-target.js";
@@ -26,20 +26,15 @@ import { answersTo, conversationOfPrompt } from "./ask-target.js";
  */
 export async function utilityOf(
   { seed, evaluation: { utility, batchSize } }: Configuration,
-  { system }: AssembledSystem,
+  { system, evaluators: { utility: scorer } }: AssembledSystem,
   prompts: readonly Prompt[],
   details: readonly EvaluationDetail[],
 ): Promise<UtilitySummary | null> {
   if (utility === undefined) return null;
-  const scorer = await makeScorer(utility, { seed });
-  try {
-    for (const judge of judgesIn(scorer)) await judge.probe();
-    const own = distributed.rank() === 0 ? await measured(scorer) : null;
-    system.release();
-    return await distributed.fromRankZero(own);
-  } finally {
-    scorer.dispose();
-  }
+  if (scorer === undefined) throw new Error("internal: tasks are measured without a scorer of them");
+  const own = distributed.rank() === 0 ? await measured(scorer) : null;
+  system.release();
+  return distributed.fromRankZero(own);
 
   async function measured(judge: Scorer): Promise<UtilitySummary> {
     const attacked = await doneIn(judge, details);

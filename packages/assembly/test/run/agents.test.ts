@@ -119,6 +119,7 @@ export const one = () => {
         ...rest,
         models: { ...models, target: { type: `${join(path, "agent.mjs")}#${name}` } },
         output: join(path, "eval.json"),
+        accept: ["target-silent"],
       } as never);
       return new Set(details.flatMap(({ per_turn: turns }) => turns.map(({ response }) => response)));
     };
@@ -131,6 +132,20 @@ export const one = () => {
     const { models, ...rest } = optionsIn(path);
     const wrong = { ...rest, models: { ...models, target: "embedded:chatter" } };
     await expect(evaluate(wrong as never)).rejects.toThrow(breaking("no-tool-calls", "tool-call"));
+  });
+
+  test("a scorer of calls as evaluation.utility is refused where a target makes none, before anything is asked", async () => {
+    const path = folder();
+    const { models, ...rest } = optionsIn(path);
+    const given = {
+      ...rest,
+      models: { ...models, target: "embedded:chatter" },
+      scorer: { type: "keyword", entries: [{ term: "fool" }] },
+      evaluation: { utility: { type: "tool-call", calls: [{ tool: "buy" }] } },
+    };
+    const refused = evaluate(given as never);
+    await expect(refused).rejects.toThrow(breaking("no-tool-calls", "evaluation.utility: tool-call"));
+    await expect(refused).rejects.toThrow("models.target");
   });
 
   test.each([

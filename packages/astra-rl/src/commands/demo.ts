@@ -102,7 +102,7 @@ export function demoCommand(streams: Streams) {
       const folder = runDir ?? defaultRunFolder("demo.yaml");
       checkNewRunFolder(folder);
       const prompts = await loadPrompts(given, "test");
-      const assembled = await assembleSystem(given);
+      const assembled = await assembleSystem(given, {}, {}, true);
       const { system } = assembled;
       // As recorded by `train`, so that the command that resumes a stopped demo finds the original settings.
       const configuration = withSettled(given, system);

@@ -18,6 +18,7 @@ import {
   acceptCanaryOption,
   endJournal,
   endSessions,
+  forgetSessions,
   evaluationProgress,
   showEvaluation,
   introduceModels,
@@ -121,6 +122,7 @@ async function searchFrom(
   const assembled = await assembleEvaluationSystem<System>(configuration, downloadNotes(output));
   const { system } = assembled;
   let journal: AnswerJournal | null = null;
+  let isComplete = false;
   try {
     const { tellsLikelihood } = system as { tellsLikelihood?: boolean };
     if (typeof maxNll === "number" && tellsLikelihood === false)
@@ -190,12 +192,14 @@ async function searchFrom(
     });
     if (file !== undefined) writeResult(file, stringifyEvaluation(record));
     endJournal(journal, record, logger);
+    isComplete = true;
     for (const line of spendingLines(record.spending ?? {})) output.note(line);
     if (file !== undefined) output.note(`Wrote ${file}`);
     if (!json && search !== null) for (const line of searchLines(search, record.summary)) output.result(line);
     showEvaluation("search", record, output, json);
   } finally {
     for (const line of await endSessions(assembled)) output.alert(line);
+    if (isComplete) forgetSessions(assembled);
     system.dispose();
     journal?.close();
   }

@@ -103,7 +103,9 @@ test.each([
 
   const evaluation = join(folder, "evaluation.json");
   const tester = join(run, "checkpoints/last");
-  const evaluated = await runCommand("eval", file, "--tester", tester, "--output", evaluation, "--quiet");
+  // It says the same to all.
+  const options = ["--tester", tester, "--output", evaluation, "--accept", "target-silent", "--quiet"];
+  const evaluated = await runCommand("eval", file, ...options);
   expect(evaluated).toMatchObject({ err: "", code: 0 });
   const record = parseEvaluationRecord(JSON.parse(readFileSync(evaluation, "utf8")), "evaluation.json");
   expect(record.measured!.target).toEqual(recorded["target"]);

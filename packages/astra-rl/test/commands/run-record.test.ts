@@ -90,10 +90,15 @@ test("a run without a run.json gets one when it is resumed", async () => {
   expect(read().sessions.map(({ resumed_after }) => resumed_after)).toEqual([1]);
 });
 
+/** The canary's doubts about a tiny target and a list of words. */
+const ACCEPTED = "harmless-flagged,target-silent,target-echoes";
+
 test("an evaluation records its tester, target, scorer, prompts, generation settings and seed", async () => {
   const args = [
     "--split",
     "dev",
+    "--accept",
+    ACCEPTED,
     "--quiet",
     "--output",
     path("evaluation.json"),
@@ -129,6 +134,8 @@ test("a scorer model is recorded with its identity, and its cache is not an inpu
   const args = [
     "--split",
     "dev",
+    "--accept",
+    ACCEPTED,
     "--quiet",
     "--output",
     path("evaluation.json"),

@@ -21,6 +21,7 @@ function configuration(): string {
     `models: {tester: ${goldenFolder}, target: ${goldenFolder}}
 prompts: {train: prompts.json, dev: prompts.json, test: prompts.json}
 scorer: {type: keyword, entries: [{pattern: "[a-m]", weight: 0.6}, {pattern: "h", weight: 0.3}]}
+evaluation: {controls: [{harmless: 日本}]}
 sampler: {width: 2, depth: 2}
 generation:
   tester: {maxNewTokens: 5}

@@ -6,6 +6,10 @@ import { parseEvaluationRecord, type EvaluationRecord } from "@astra-rl/records"
 import { temporaryFolder } from "../../../method/test/training/temporary-folder.js";
 import { runCommand } from "../support/run-command.js";
 
+/** The target of these tests says the same to plain questions. */
+const searched = (file: string, ...options: string[]) =>
+  runCommand("search", file, "--accept", "target-silent", ...options);
+
 /** The target's requests, in order: the opener, and the tester's messages after it. */
 const asked = () =>
   (globalThis as unknown as { askedOfTarget: { opener: string; probes: string[] }[] }).askedOfTarget;
@@ -81,7 +85,7 @@ async function searched(
   { path, file }: ReturnType<typeof configured>,
   ...options: string[]
 ): Promise<{ record: EvaluationRecord; out: string; err: string }> {
-  const { code, out, err } = await runCommand("search", file, "--output", path("found.json"), ...options);
+  const { code, out, err } = await searched(file, "--output", path("found.json"), ...options);
   expect([code, err]).toEqual([0, expect.stringContaining("Wrote")]);
   return { record: parseEvaluationRecord(readFileSync(path("found.json"), "utf8")), out, err };
 }
@@ -182,15 +186,17 @@ describe("the openers of a search", () => {
       "1",
     );
     const { search } = record.measured!;
-    const own = asked().slice(0, search!.queries);
+    // After the two plain questions.
+    const [questions, own] = [asked().slice(0, 2), asked().slice(2, 2 + search!.queries)];
+    expect(new Set(questions.map(({ opener }) => opener))).toEqual(new Set([""]));
     expect(new Set(own.map(({ opener }) => opener))).toEqual(new Set(openers(6, "Day")));
     expect(
       new Set(
         asked()
-          .slice(search!.queries)
+          .slice(2 + search!.queries)
           .map(({ opener }) => opener),
       ),
-    ).toEqual(new Set([...test, ""]));
+    ).toEqual(new Set(test));
     expect(err).toContain("4 of 10 training prompts are also test prompts, which the search skips");
     // Excluded prompts were not seen, so the figures are not doubtful.
     expect(record.summary.doubts!.map(({ rule }) => rule)).not.toContain("prompts-of-training");
@@ -198,7 +204,7 @@ describe("the openers of a search", () => {
 
   it("are refused if all of them are test prompts", async () => {
     const same = openers(5, "Night");
-    const { code, err } = await runCommand("search", configured({ train: same, test: same }).file);
+    const { code, err } = await searched(configured({ train: same, test: same }).file);
     expect([code, err]).toEqual([
       2,
       expect.stringContaining("prompts.train: every prompt is also in prompts.test"),
@@ -264,26 +270,26 @@ describe("an impossible search is refused with the reason", () => {
     [["--max-nll", "much"], "above 0"],
     [["--probes", "0"], "--probes"],
   ])("%j", async (options, message) => {
-    const { code, err } = await runCommand("search", configured().file, "--queries", "150", ...options);
+    const { code, err } = await searched(configured().file, "--queries", "150", ...options);
     expect([code, err]).toEqual([2, expect.stringContaining(message)]);
   });
 
   it("if no model computes likelihoods, but a bound is given", async () => {
     const { file } = configured(SILENT);
-    const { code, err } = await runCommand("search", file, "--max-nll", "2");
+    const { code, err } = await searched(file, "--max-nll", "2");
     expect([code, err]).toEqual([2, expect.stringContaining("set models.likelihood")]);
     expect(asked()).toEqual([]);
   });
 
   it("if all probes are harmful themselves", async () => {
     const { file } = configured({ scorer: '{ type: keyword, entries: [{ pattern: "\\\\w" }] }' });
-    const { code, err } = await runCommand("search", file, "--queries", "100", "--probes", "1");
+    const { code, err } = await searched(file, "--queries", "100", "--probes", "1");
     expect([code, err]).toEqual([2, expect.stringContaining("are harmful themselves or empty")]);
   });
 
   it("if most answers cannot be scored", async () => {
     const { file } = configured({ scorer: '{ type: "./target.mjs#down" }' });
-    const { code, err } = await runCommand("search", file, "--queries", "100", "--probes", "1");
+    const { code, err } = await searched(file, "--queries", "100", "--probes", "1");
     expect([code, err]).toEqual([3, expect.stringContaining("No verdict on the target")]);
   });
 });
@@ -305,7 +311,7 @@ it("accepts any harmless probe with --max-nll none", async () => {
 it("gives no verdict if no probe led to harm, with a remedy", async () => {
   const { path, file } = configured({ target: "Calm" });
   const given = ["--queries", "100", "--probes", "1", "--output", path("found.json")];
-  const { code, err } = await runCommand("search", file, ...given);
+  const { code, err } = await searched(file, ...given);
   expect([code, err]).toEqual([3, expect.stringContaining("no probe led to harm")]);
   expect(err).toContain("allow more queries");
   const { summary } = parseEvaluationRecord(readFileSync(path("found.json"), "utf8"));

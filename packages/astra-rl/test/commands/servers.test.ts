@@ -51,6 +51,10 @@ const server = (baseURL: string, more = "") =>
 const local = (baseURL: string, more = "") =>
   `tester: embedded:chatter, target: ${server(baseURL, more)}, likelihood: embedded:chatter`;
 
+/** Whether the target answers plain questions differently is not what these evaluations are about. */
+const evaluate = (file: string, ...args: string[]) =>
+  runCommand("eval", file, "--accept", "target-silent", ...args);
+
 /** Rude to every other text, and the same to the same. */
 const rude: Responder = (asked, response) =>
   json(response, 200, completion(asked, lastText(asked).length % 2 === 0 ? "You fool." : "Fine."));
@@ -86,7 +90,7 @@ it("rollout and eval query a server, count outcomes of turns, and report what wa
 
   const output = join(file, "..", "evaluation.json");
   const before = asked.length;
-  const evaluated = await runCommand("eval", file, "--output", output);
+  const evaluated = await evaluate(file, "--output", output);
   const { summary, details, measured } = parseEvaluationRecord(readFileSync(output, "utf8"));
   const turns = details.flatMap(({ per_turn }) => per_turn);
   const filtered = turns.filter(({ outcome }) => outcome === "filtered");
@@ -111,7 +115,7 @@ it("eval queries Anthropic's API, and records it", async () => {
   process.env["MY_KEY"] = SECRETS.MY_KEY;
   const target = `{ type: anthropic, baseURL: "${baseURL}", model: m, apiKeyEnv: MY_KEY, system: Be kind. }`;
   const file = configuration(`tester: embedded:chatter, target: ${target}, likelihood: embedded:chatter`);
-  const { code, out, err } = await runCommand("eval", file, "--tester", "embedded:chatter", "--json");
+  const { code, out, err } = await evaluate(file, "--tester", "embedded:chatter", "--json");
   expect([code, err]).toEqual([
     0,
     expect.stringMatching(/target: m at .*; equal seeds give different answers/u),
@@ -132,14 +136,14 @@ it("an interrupted evaluation resumes with the recorded answers", async () => {
   );
   const file = configuration(local(baseURL));
   const output = join(file, "..", "evaluation.json");
-  const broken = await runCommand("eval", file, "--output", output, "--set", "evaluation.batchSize=1");
+  const broken = await evaluate(file, "--output", output, "--set", "evaluation.batchSize=1");
   expect([broken.code, broken.err]).toEqual([
     2,
     expect.stringContaining("refuses to serve this account: status 401: key revoked"),
   ]);
   const told = asked.length - 1;
   limit = Infinity;
-  const whole = await runCommand("eval", file, "--output", output, "--set", "evaluation.batchSize=1");
+  const whole = await evaluate(file, "--output", output, "--set", "evaluation.batchSize=1");
   expect([whole.code, whole.err]).toEqual([0, expect.stringContaining(`has ${told} earlier answers`)]);
   const texts = asked
     .filter((_, at) => at !== told)
@@ -317,7 +321,7 @@ it("a tester on a server works in rollouts and evaluations, and is not trained; 
   );
   const models = `tester: ${server(baseURL)}, target: embedded:chatter, otherTargets: [${server(baseURL)}], likelihood: embedded:chatter`;
   const file = configuration(models);
-  const evaluated = await runCommand("eval", file, "--json");
+  const evaluated = await evaluate(file, "--json");
   // Nine probes that are one text are no evidence (3).
   expect([evaluated.code, evaluated.err]).toEqual([3, expect.stringContaining("tester: m at ")]);
   const { summary, details } = parseEvaluationRecord(evaluated.out);

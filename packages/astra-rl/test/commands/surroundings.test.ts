@@ -39,6 +39,7 @@ function configuration(training = "trainingSteps: 6, evaluateEvery: 0"): string 
     `models: {tester: ${goldenFolder}, target: ${goldenFolder}}
 prompts: {train: prompts.json, dev: prompts.json, test: prompts.json}
 scorer: {type: keyword, entries: [{pattern: "[a-m]", weight: 0.6}]}
+evaluation: {controls: [{harmless: 日本}]}
 sampler: {depth: 1}
 generation: {tester: {maxNewTokens: 3}, target: {maxNewTokens: 3}}
 training: {${training}}

@@ -2,7 +2,7 @@ import { cpSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
-import { parseEvaluationRecord } from "@astra-rl/records";
+import { CANARY_RULES, parseEvaluationRecord } from "@astra-rl/records";
 import { goldenFolder } from "../../../lm/test/golden/gpt2.js";
 import { runCommand, temporaryFolder } from "../support/run-command.js";
 
@@ -66,10 +66,14 @@ test("a judge that always fails gives no verdict: train warns at the first step,
   expect(readFileSync(path("page.html"), "utf8")).toContain("24 of 24 turns failed");
 });
 
+/** What the canary finds, before there is anything else to doubt. */
+const ACCEPT = ["--accept", CANARY_RULES.join(",")];
+
 test("eval gives no verdict either, and records counts and reasons", async () => {
   const { code, out, err } = await runCommand(
     "eval",
     configuration(DOWN),
+    ...ACCEPT,
     "--output",
     path("e.json"),
     "--quiet",
@@ -95,6 +99,7 @@ test("an empty target gives no verdict", async () => {
   const { code, out } = await runCommand(
     "eval",
     configuration(),
+    ...ACCEPT,
     "--quiet",
     "--set",
     `generation.target.stopStrings=${all}`,
@@ -116,6 +121,7 @@ test("several targets are distinguished in the table and in the record of each r
   const { out } = await runCommand(
     "eval",
     configuration({ more, scorer }),
+    ...ACCEPT,
     "--quiet",
     "--output",
     path("e.json"),

@@ -265,10 +265,13 @@ describe("a run of several processes", SLOW, () => {
     },
   );
 
+  /** Of a tiny target, and a scorer that rewards a letter. */
+  const ACCEPTED = "harmless-flagged,target-silent,target-echoes";
+
   it("evaluates and rolls out as one process does", async () => {
     const file = configured("{ type: grpo }");
     for (const command of [
-      ["eval", file, "--json", "--quiet", "--set", "evaluation.rollouts=7"],
+      ["eval", file, "--json", "--quiet", "--accept", ACCEPTED, "--set", "evaluation.rollouts=7"],
       ["rollout", file, "--json", "--tokens", "--quiet", "--episodes", "5"],
     ]) {
       const [one, other] = [await runCommand(...command), await run(...command, "--processes", "2")];

@@ -267,9 +267,11 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
       return score !== undefined && score >= this.threshold === isPositive(each);
     };
     const harmless = this.#controls.filter((each) => !isPositive(each)).length;
+    const failure = outcomes.find((outcome) => outcome.failure !== undefined)?.failure;
     return {
       n: this.#controls.length,
       n_found: this.#controls.filter(isRight).length,
+      ...(failure === undefined ? {} : { error: `${failure.stage}: ${failure.message}` }),
       ...(harmless === 0
         ? {}
         : {

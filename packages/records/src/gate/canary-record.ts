@@ -1,4 +1,6 @@
 import { z } from "zod";
+import { textWithCalls } from "../tool-call.js";
+import { toolCallSchema } from "../turn-record.js";
 
 /** Plain questions that each target was asked, without a tester, and what it answered. */
 export const canarySchema = z.looseObject({
@@ -9,6 +11,8 @@ export const canarySchema = z.looseObject({
       target: z.string().optional(),
       /** Empty without an answer. */
       response: z.string(),
+      /** What an agent did before it said so; absent if nothing. */
+      calls: z.array(toolCallSchema).readonly().optional(),
       /** The error as "stage: message"; null if there was none. */
       error: z.string().nullable(),
     }),
@@ -31,7 +35,7 @@ export function canariesByTarget({ questions }: Pick<CanaryRecord, "questions">)
 
 /**
  * Judges the answers to plain questions. A target that echoes gives back each question, possibly with a text around it that is
- * the same each time; a dead one says nothing, or the same to all.
+ * the same each time; a dead one says and does nothing, or the same to all. An agent that passes the question to a tool is no echo.
  *
  * @param questions at least two different ones of each target
  */
@@ -45,16 +49,21 @@ export function canaryOf(questions: CanaryRecord["questions"]): CanaryRecord {
 }
 
 function canaryOfOne(questions: CanaryRecord["questions"]): CanaryRecord {
-  const said = questions.map(({ question, response }) => ({
+  const said = questions.map(({ question, response, calls = [] }) => ({
     question: words(question),
     answer: words(response),
+    withCalls: words(textWithCalls(response, calls)),
   }));
   const isEcho = said.every(
     ({ question, answer }) => answer !== "" && ` ${answer} `.includes(` ${question} `),
   );
-  const rest = said.map(({ question, answer }) => (isEcho ? answer.replaceAll(question, "") : answer).trim());
+  const rest = said.map(({ question, answer, withCalls }) =>
+    (isEcho ? answer.replaceAll(question, "") : withCalls).trim(),
+  );
   const areEqual = new Set(rest).size === 1;
-  const isSilent = questions.some(({ response, error }) => error !== null || response.trim() === "");
+  const isSilent = questions.some(
+    ({ response, calls = [], error }) => error !== null || textWithCalls(response, calls).trim() === "",
+  );
   const echoes = isEcho && areEqual;
   return { questions, answered: !isSilent && (echoes || !areEqual), echoes };
 }
