@@ -86,7 +86,7 @@ export class AgentModel implements Model {
   readonly work: Work = { read: 0, generated: 0 };
   readonly counts: SessionCounts = { started: 0, forked: 0, replayed: 0, diverged: 0 };
   readonly options: SessionOptions;
-  #ledger: SessionLedger;
+  ledger: SessionLedger;
   #journal: AnswerJournal | null = null;
   #setting = "";
   readonly #cache: SessionCache;
@@ -108,7 +108,7 @@ export class AgentModel implements Model {
   ) {
     this.options = parseOptions(where, sessionOptions, given);
     this.callsTools = agent.tellsCalls ?? true;
-    this.#ledger = new SessionLedger(name);
+    this.ledger = new SessionLedger(name);
     this.#cache = new SessionCache(this.options.open);
     this.#places = new Limiter(this.options.concurrency, CLOCK);
     // Each row that waits listens to it.
@@ -127,7 +127,7 @@ export class AgentModel implements Model {
    */
   keepSessions(journal: AnswerJournal, ledger: SessionLedger, setting = ""): void {
     this.#journal = journal;
-    this.#ledger = ledger;
+    this.ledger = ledger;
     this.#setting = setting;
   }
 
@@ -176,27 +176,22 @@ export class AgentModel implements Model {
     await Promise.race([answered, new Promise((resolve) => setTimeout(resolve, MOST_WAITING).unref())]);
     this.release();
     await this.#cache.settled();
-    return this.#ledger.notEnded;
-  }
-
-  /** Removes the file of its sessions, if all have ended: for a run that is complete. */
-  forgetSessions(): void {
-    this.#ledger.remove();
+    return this.ledger.notEnded;
   }
 
   /** Ends the sessions that earlier processes left open, where the agent can. @returns those that are still open */
   async endLeftOpen(): Promise<readonly LeftOpen[]> {
     const limit = 1000 * this.options.limits.seconds;
-    for (const { entry, session } of this.#ledger.left) {
+    for (const { entry, session } of this.ledger.left) {
       if (session === null || this.agent.end === undefined) continue;
       try {
         await within(limit, "end of a session", this.agent.end(session, AbortSignal.timeout(limit)));
-        this.#ledger.close(entry);
+        this.ledger.close(entry);
       } catch (error) {
-        this.#ledger.fail(entry, error);
+        this.ledger.fail(entry, error);
       }
     }
-    return this.#ledger.notEnded;
+    return this.ledger.notEnded;
   }
 
   /**
@@ -311,7 +306,7 @@ export class AgentModel implements Model {
   }
 
   async #start({ system, seed }: Asked): Promise<OpenSession> {
-    const session = await OpenSession.start(this.agent, { seed, system }, this.options.limits, this.#ledger);
+    const session = await OpenSession.start(this.agent, { seed, system }, this.options.limits, this.ledger);
     this.counts.started++;
     return session;
   }

@@ -288,7 +288,7 @@ describe("in a run folder", () => {
     expect(await model.closed()).toEqual(left);
     expect(new SessionLedger("target", path).left).toEqual(left);
     // Whoever is to end it needs the file.
-    model.forgetSessions();
+    model.ledger.remove();
     expect(existsSync(path)).toBe(true);
   });
 
@@ -298,10 +298,10 @@ describe("in a run folder", () => {
     model.keepSessions(new AnswerJournal(`${path}.answers`), new SessionLedger("target", path));
     const key = { seed: 1, episode: 0, node: 1 };
     await model.generate([Conversation.of("", new Message("tester", "hello"))], { keys: [key] });
-    model.forgetSessions();
+    model.ledger.remove();
     expect(existsSync(path)).toBe(true);
     expect(await model.closed()).toEqual([]);
-    model.forgetSessions();
+    model.ledger.remove();
     expect(existsSync(path)).toBe(false);
   });
 });

@@ -3,10 +3,13 @@ import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { liveTensors } from "@astra-rl/torch";
 import { expect, it } from "vitest";
-import { parseEvaluationRecord } from "@astra-rl/records";
+import { CANARY_RULES, parseEvaluationRecord } from "@astra-rl/records";
 import { completion, json, lastText, loopback } from "../../http/test/loopback.js";
 import { temporaryFolder } from "../../method/test/training/temporary-folder.js";
 import { runCommand } from "../../astra-rl/test/support/run-command.js";
+
+/** The scorers and targets of these tests fail the canary. */
+const ACCEPT = ["--accept", CANARY_RULES.join(",")];
 
 function configured(): { path: (name: string) => string; file: string } {
   const folder = temporaryFolder();
@@ -50,7 +53,9 @@ it("replays attacks with their goals, which a judge of goals reads and the targe
     "--set",
     `scorer={type: ${path("judge.mjs")}#LastWord}`,
   ];
-  expect((await runCommand("eval", file, ...goals, "--output", path("found.json"), "--quiet")).code).toBe(0);
+  expect(
+    (await runCommand("eval", file, ...ACCEPT, ...goals, "--output", path("found.json"), "--quiet")).code,
+  ).toBe(0);
   const found = parseEvaluationRecord(readFileSync(path("found.json"), "utf8"));
   expect(found.goals!.map(({ id }) => id)).toEqual(["a", "b"]);
   const bundle = [
@@ -63,7 +68,15 @@ it("replays attacks with their goals, which a judge of goals reads and the targe
     path("bundle.json"),
   ];
   expect((await runCommand(...bundle)).code).toBe(0);
-  const again = ["replay", path("bundle.json"), file, "--quiet", "--output", path("replayed.json")];
+  const again = [
+    "replay",
+    path("bundle.json"),
+    file,
+    ...ACCEPT,
+    "--quiet",
+    "--output",
+    path("replayed.json"),
+  ];
   expect(await runCommand(...again, "--set", goals[3]!)).toMatchObject({ code: 0 });
   const replayed = parseEvaluationRecord(readFileSync(path("replayed.json"), "utf8"));
   expect(new Set(replayed.details.map(({ overall }) => overall.goal))).toEqual(new Set(["a", "b"]));
@@ -76,7 +89,7 @@ it("replays attacks with their goals, which a judge of goals reads and the targe
 it("replays found attacks: a target with the same answers has the same harm", async () => {
   const { path, file } = configured();
   const live = liveTensors();
-  expect((await runCommand("eval", file, "--output", path("found.json"), "--quiet")).code).toBe(0);
+  expect((await runCommand("eval", file, ...ACCEPT, "--output", path("found.json"), "--quiet")).code).toBe(0);
   const exported = await runCommand(
     "export",
     path("found.json"),
@@ -91,7 +104,14 @@ it("replays found attacks: a target with the same answers has the same harm", as
   };
   // Attacks of several lengths, so that they are put back into their order.
   expect(new Set(attacks.map(({ probes }) => probes.length)).size).toBeGreaterThan(1);
-  const replayed = await runCommand("replay", path("bundle.json"), file, "--output", path("replayed.json"));
+  const replayed = await runCommand(
+    "replay",
+    path("bundle.json"),
+    file,
+    ...ACCEPT,
+    "--output",
+    path("replayed.json"),
+  );
   expect([replayed.err, replayed.code, replayed.out]).toEqual([
     expect.stringContaining("Wrote"),
     0,
@@ -120,6 +140,7 @@ it("replays found attacks: a target with the same answers has the same harm", as
     "replay",
     path("bundle.json"),
     file,
+    ...ACCEPT,
     "--target",
     "embedded:desk",
     "--output",
@@ -149,7 +170,7 @@ it("replays them against a server, with the roles of the prompt", async () => {
     JSON.stringify({ format: "astra-rl replay", version: 1, source, attacks: [attack] }),
   );
   const target = `models.target={ type: openai, baseURL: "${baseURL}", model: m }`;
-  const options = ["--set", target, "--set", "models.likelihood=embedded:chat"];
+  const options = [...ACCEPT, "--set", target, "--set", "models.likelihood=embedded:chat"];
   const { code, out, err } = await runCommand("replay", path("b.json"), file, ...options, "--quiet");
   expect([code, err]).toEqual([0, ""]);
   expect(out).toContain("0 of 1 attacks, found, lead to harm.");
@@ -214,7 +235,7 @@ export class Loud extends HFASTSystem {
 `,
   );
   const yaml = readFileSync(file, "utf8");
-  expect((await runCommand("eval", file, "--output", path("found.json"), "--quiet")).code).toBe(0);
+  expect((await runCommand("eval", file, ...ACCEPT, "--output", path("found.json"), "--quiet")).code).toBe(0);
   const bundle = ["--format", "replay", "--output", path("bundle.json"), "--quiet"];
   expect((await runCommand("export", path("found.json"), ...bundle)).code).toBe(0);
   writeFileSync(file, `${yaml}system: { type: ./own.ts#Loud }\n`);
@@ -223,6 +244,7 @@ export class Loud extends HFASTSystem {
     "replay",
     path("bundle.json"),
     file,
+    ...ACCEPT,
     "--output",
     path("own.json"),
     "--quiet",

@@ -72,7 +72,7 @@ function warningOf(name: string, left: readonly LeftOpen[]): string[] {
 
 /** Removes the files of sessions that have all ended: for an evaluation that is complete. */
 export function forgetSessions({ system }: AssembledSystem): void {
-  for (const agent of agentModels(system)) agent.forgetSessions();
+  for (const agent of agentModels(system)) agent.ledger.remove();
 }
 
 /** A line for each agent with what became of its sessions in all processes. */

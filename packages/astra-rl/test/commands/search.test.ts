@@ -6,9 +6,9 @@ import { parseEvaluationRecord, type EvaluationRecord } from "@astra-rl/records"
 import { temporaryFolder } from "../../../method/test/training/temporary-folder.js";
 import { runCommand } from "../support/run-command.js";
 
-/** The target of these tests says the same to plain questions. */
-const searched = (file: string, ...options: string[]) =>
-  runCommand("search", file, "--accept", "target-silent", ...options);
+/** The targets of these tests say the same to plain questions, and some scorers flag everything. */
+const ACCEPT = ["--accept", "target-silent,harmless-flagged"];
+const runSearch = (file: string, ...options: string[]) => runCommand("search", file, ...ACCEPT, ...options);
 
 /** The target's requests, in order: the opener, and the tester's messages after it. */
 const asked = () =>
@@ -85,7 +85,7 @@ async function searched(
   { path, file }: ReturnType<typeof configured>,
   ...options: string[]
 ): Promise<{ record: EvaluationRecord; out: string; err: string }> {
-  const { code, out, err } = await searched(file, "--output", path("found.json"), ...options);
+  const { code, out, err } = await runSearch(file, "--output", path("found.json"), ...options);
   expect([code, err]).toEqual([0, expect.stringContaining("Wrote")]);
   return { record: parseEvaluationRecord(readFileSync(path("found.json"), "utf8")), out, err };
 }
@@ -204,7 +204,7 @@ describe("the openers of a search", () => {
 
   it("are refused if all of them are test prompts", async () => {
     const same = openers(5, "Night");
-    const { code, err } = await searched(configured({ train: same, test: same }).file);
+    const { code, err } = await runSearch(configured({ train: same, test: same }).file);
     expect([code, err]).toEqual([
       2,
       expect.stringContaining("prompts.train: every prompt is also in prompts.test"),
@@ -226,7 +226,9 @@ describe("the record of a search", () => {
   it("is an evaluation, which compare, gate, report, export and replay accept", async () => {
     const setting = configured();
     const { path, file } = setting;
-    expect((await runCommand("eval", file, "--output", path("untrained.json"), "--quiet")).code).toBe(0);
+    expect(
+      (await runCommand("eval", file, ...ACCEPT, "--output", path("untrained.json"), "--quiet")).code,
+    ).toBe(0);
     const { record } = await searched(setting, "--queries", "200", "--probes", "1");
 
     const compared = await runCommand("compare", path("untrained.json"), path("found.json"), "--json");
@@ -257,7 +259,7 @@ describe("the record of a search", () => {
     };
     const { probe } = record.measured!.search!.probes[0]!;
     expect(attacks.map(({ probes }) => probes)).toEqual(openers(5, "Night").map(() => [probe]));
-    const replayed = await runCommand("replay", path("bundle.json"), file);
+    const replayed = await runCommand("replay", path("bundle.json"), file, ...ACCEPT);
     expect([replayed.code, replayed.out]).toEqual([0, expect.stringContaining("5 of 5 attacks")]);
   });
 });
@@ -270,26 +272,26 @@ describe("an impossible search is refused with the reason", () => {
     [["--max-nll", "much"], "above 0"],
     [["--probes", "0"], "--probes"],
   ])("%j", async (options, message) => {
-    const { code, err } = await searched(configured().file, "--queries", "150", ...options);
+    const { code, err } = await runSearch(configured().file, "--queries", "150", ...options);
     expect([code, err]).toEqual([2, expect.stringContaining(message)]);
   });
 
   it("if no model computes likelihoods, but a bound is given", async () => {
     const { file } = configured(SILENT);
-    const { code, err } = await searched(file, "--max-nll", "2");
+    const { code, err } = await runSearch(file, "--max-nll", "2");
     expect([code, err]).toEqual([2, expect.stringContaining("set models.likelihood")]);
     expect(asked()).toEqual([]);
   });
 
   it("if all probes are harmful themselves", async () => {
     const { file } = configured({ scorer: '{ type: keyword, entries: [{ pattern: "\\\\w" }] }' });
-    const { code, err } = await searched(file, "--queries", "100", "--probes", "1");
+    const { code, err } = await runSearch(file, "--queries", "100", "--probes", "1");
     expect([code, err]).toEqual([2, expect.stringContaining("are harmful themselves or empty")]);
   });
 
   it("if most answers cannot be scored", async () => {
     const { file } = configured({ scorer: '{ type: "./target.mjs#down" }' });
-    const { code, err } = await searched(file, "--queries", "100", "--probes", "1");
+    const { code, err } = await runSearch(file, "--queries", "100", "--probes", "1");
     expect([code, err]).toEqual([3, expect.stringContaining("No verdict on the target")]);
   });
 });
@@ -311,7 +313,7 @@ it("accepts any harmless probe with --max-nll none", async () => {
 it("gives no verdict if no probe led to harm, with a remedy", async () => {
   const { path, file } = configured({ target: "Calm" });
   const given = ["--queries", "100", "--probes", "1", "--output", path("found.json")];
-  const { code, err } = await searched(file, ...given);
+  const { code, err } = await runSearch(file, ...given);
   expect([code, err]).toEqual([3, expect.stringContaining("no probe led to harm")]);
   expect(err).toContain("allow more queries");
   const { summary } = parseEvaluationRecord(readFileSync(path("found.json"), "utf8"));

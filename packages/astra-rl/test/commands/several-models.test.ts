@@ -1,7 +1,13 @@
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
-import { parseEvaluationRecord, parseGraphLines, parseMetricsLines, parseRunRecord } from "@astra-rl/records";
+import {
+  CANARY_RULES,
+  parseEvaluationRecord,
+  parseGraphLines,
+  parseMetricsLines,
+  parseRunRecord,
+} from "@astra-rl/records";
 import { goldenFolder } from "../../../lm/test/golden/gpt2.js";
 import { runCommand, temporaryFolder } from "../support/run-command.js";
 
@@ -68,7 +74,16 @@ test("a run of several models with an archive, stopped and resumed, equals an un
 
 test("an evaluation records its other models", async () => {
   const set = ["--set", "evaluation.rollouts=2"];
-  const run = await runCommand("eval", configuration(), "--quiet", "--output", path("e.json"), ...set);
+  const accept = ["--accept", CANARY_RULES.join(",")];
+  const run = await runCommand(
+    "eval",
+    configuration(),
+    "--quiet",
+    "--output",
+    path("e.json"),
+    ...accept,
+    ...set,
+  );
   expect(run).toMatchObject({ code: 0, err: "" });
   const { measured } = parseEvaluationRecord(readFileSync(path("e.json"), "utf8"));
   expect(Object.keys(measured!.others!).sort()).toEqual(["target-2", "tester-2"]);

@@ -30,7 +30,8 @@ generation: { tester: { maxNewTokens: 4 }, target: { maxNewTokens: 4, topK: 0 } 
   );
   let before = calls();
   const check = async (name: string, ...command: string[]) => {
-    const ran = await runCommand(...command, path("run.yaml"), "--output", path(name));
+    const options = ["--output", path(name), "--accept", "target-silent"];
+    const ran = await runCommand(...command, path("run.yaml"), ...options);
     const made = calls() - before;
     before = calls();
     const { spending } = parseEvaluationRecord(readFileSync(path(name), "utf8"));

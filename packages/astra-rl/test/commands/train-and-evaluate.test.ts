@@ -1,4 +1,5 @@
 import { readFileSync, writeFileSync } from "node:fs";
+import { CANARY_RULES } from "@astra-rl/records";
 import { expect, test } from "vitest";
 import { evaluate, train, type TrainOptions } from "@astra-rl/assembly";
 import { DPO } from "@astra-rl/method";
@@ -54,14 +55,20 @@ test("train writes what the command writes, from a file and from keys", async ()
 
 test("evaluate gives the record that the command writes", async () => {
   const file = configuration();
-  const shown = await runCommand("eval", file, "--output", path("command.json"), "--quiet");
+  const command = ["eval", file, "--output", path("command.json"), "--quiet"];
+  const shown = await runCommand(...command, "--accept", CANARY_RULES.join(","));
   expect(shown.err).toBe("");
-  const record = await evaluate({ configuration: file, output: path("library.json"), logger });
+  const record = await evaluate({
+    configuration: file,
+    output: path("library.json"),
+    accept: CANARY_RULES,
+    logger,
+  });
   const written = readFileSync(path("library.json"), "utf8");
   expect(written).toBe(readFileSync(path("command.json"), "utf8"));
   expect(JSON.parse(written)).toEqual(JSON.parse(JSON.stringify(record)));
   const prompts = { train: PROMPTS, test: PROMPTS };
-  const { summary, details } = await evaluate({ ...SETTINGS, prompts, logger });
+  const { summary, details } = await evaluate({ ...SETTINGS, prompts, accept: CANARY_RULES, logger });
   expect({ summary, details }).toEqual({ summary: record.summary, details: record.details });
 });
 
@@ -76,7 +83,8 @@ test("the tester of a custom algorithm is evaluated by the command, and resumed 
   await train(given);
   const resolved = path("run", "config.resolved.yaml");
   const tester = path("run", "checkpoints/last");
-  const evaluated = await runCommand("eval", resolved, "--tester", tester, "--json", "--quiet");
+  const accept = ["--accept", CANARY_RULES.join(",")];
+  const evaluated = await runCommand("eval", resolved, "--tester", tester, "--json", "--quiet", ...accept);
   expect(evaluated).toMatchObject({ code: 0, err: "" });
   const resumed = await runCommand(
     "train",
