@@ -44,6 +44,12 @@ export interface CausalLM {
    */
   copyFrom(model: CausalLM): void;
 
+  /**
+   * Brings up to date, in place, what was made of parameters before they changed. `forward` does so by itself; passes that are
+   * repeated without running (`graph` of @astra-rl/torch) need it before them.
+   */
+  refresh(): void;
+
   /** The linear layers that an adapter may change, by their module name in the checkpoint. */
   projections(): Map<string, Projection>;
 

@@ -20,6 +20,7 @@ const QUIET: ReadonlySet<string> = new Set<Entry>([
   "locate",
   "strides",
   "information",
+  "hasOperator",
   "exchange",
 ]);
 /** Functions that wait for results of the device. */
@@ -35,6 +36,7 @@ const MAKING: ReadonlySet<string> = new Set<keyof NativeAddon>(["fromData", "rea
 const SIZED_BY_RESULTS =
   /^aten::(?:nonzero|masked_select|unique\w*|equal|allclose|bincount|one_hot|repeat_interleave\.self_Tensor)/u;
 
+const DEVICE = /^(cpu|cuda|meta)(?::\d+)?$/u;
 /** No other number that an operator takes is as large: see handle-table.h. */
 const LEAST_HANDLE = 2 ** 32;
 
@@ -188,12 +190,12 @@ export class PassWatcher {
     );
   }
 
-  /** Kinds of devices of some arguments: a text among them names one. */
+  /** Kinds of devices of some arguments: a text among them may name one. */
   #devicesOf(values: readonly unknown[]): string[] {
     return values.flatMap((value) => {
-      const named =
-        typeof value === "string" ? value : this.#isTensor(value) ? this.native.describe(value)[2] : [];
-      return typeof named === "string" ? named.split(":")[0]! : named;
+      const device = this.#isTensor(value) ? this.native.describe(value)[2] : value;
+      const [, kind] = typeof device === "string" ? (DEVICE.exec(device) ?? []) : [];
+      return kind ?? [];
     });
   }
 

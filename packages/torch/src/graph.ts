@@ -27,12 +27,12 @@ export interface Graph<T> {
   /** What the last pass returned. The tensors stay the same; each pass writes to them. */
   readonly outputs: T;
   /**
-   * One more pass.
+   * One more pass, or several.
    *
    * @throws UsageError if a tensor is not where it was in the first pass; on other devices than a GPU also for anything
    * that a graph would not repeat
    */
-  replay(): T;
+  replay(passes?: number): T;
   /** Frees the outputs, and what the GPU keeps. */
   dispose(): void;
   [Symbol.dispose](): void;
@@ -105,12 +105,14 @@ class RepeatedPass<I extends GraphInputs, T> implements Graph<T> {
     return this.#alive().tree;
   }
 
-  replay(): T {
+  replay(passes = 1): T {
     const { tree } = this.#alive();
     this.#checkInputs();
     this.#checkConstants();
-    if (this.#captured !== null) addon().replayGraph(this.#captured);
-    else this.#run(this.#isLaunched ? UNWATCHED : WARM_UPS);
+    for (let pass = 0; pass < passes; pass += 1) {
+      if (this.#captured !== null) addon().replayGraph(this.#captured);
+      else this.#run(this.#isLaunched ? UNWATCHED : WARM_UPS);
+    }
     return tree;
   }
 

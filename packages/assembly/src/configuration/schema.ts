@@ -111,9 +111,7 @@ const models = z.strictObject({
   otherTesters: z
     .array(tester)
     .default([])
-    .describe(
-      "Additional testers, with the tester's tokenizer, that generate the probes of some episodes and are not trained",
-    ),
+    .describe("Further testers, not trained, with the tester's tokenizer, for the probes of some episodes"),
   otherTesterShare: z
     .number()
     .min(0)
@@ -145,10 +143,7 @@ const models = z.strictObject({
   targetDevice: deviceSchema.optional().describe("Device of the targets. Default: device"),
   baselineDevice: deviceSchema
     .optional()
-    .describe(
-      "Device of the baseline; on a device other than the tester's, it needs a separate copy of the weights. " +
-        "Default: device",
-    ),
+    .describe("Device of the baseline; apart from the tester's, it needs its own weights. Default: device"),
   date: z.iso
     .date("must be a date such as 2026-02-03")
     .optional()
@@ -165,6 +160,11 @@ const models = z.strictObject({
       "Number format of matrix products in updates if all weights are trained. auto: bfloat16 where it speeds up " +
         "updates, too. Default: same as dtype",
     ),
+  graphs: z
+    .enum(["off", "auto"])
+    .default("off")
+    .meta(FREE)
+    .describe("auto: a GPU repeats steps of decoding as CUDA graphs. Not yet confirmed by a GPU"),
   gradientCheckpointing: z
     .boolean()
     .default(false)

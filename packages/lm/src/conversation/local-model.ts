@@ -4,6 +4,7 @@ import type { CausalLM } from "../causal-lm.js";
 import { Codec } from "../format/codec.js";
 import { PlainFormat, type Format, type Span } from "../format/format.js";
 import { GenerationSession } from "../generation/session.js";
+import type { DecodeGraphs } from "../generation/static/decode-graphs.js";
 import type { Sampling } from "../generation/sampling.js";
 import type { CacheBudget } from "../generation/session-budget.js";
 import { WorkCounters } from "../generation/session-counters.js";
@@ -32,6 +33,8 @@ export interface LocalModelOptions {
   sampling: Sampling;
   /** Memory limit for key/value caches; may be shared by several models. */
   cacheBudget: CacheBudget;
+  /** The static steps of a model, with which it generates; null where it does without. Default: always without. */
+  graphs?: (model: CausalLM) => DecodeGraphs | null;
   /** How conversations become token ids. Default: messages concatenated, nothing between them. */
   format?: Format;
   /** Called once, when tokens are first dropped because the context window is full. */
@@ -229,10 +232,7 @@ export class LocalModel {
     return outputs;
   }
 
-  /**
-   * A conversation and its next message as ids to be scored. The model's own messages include the
-   * end-of-sequence id that was sampled.
-   */
+  /** A conversation and its next message as ids to be scored; the model's own with the end id that was sampled. */
   row(conversation: Conversation, message: Message): ScoredRow {
     const { pinned } = this.format;
     const rowOf = (ids: readonly number[], [from, to]: Span) => {
@@ -318,6 +318,7 @@ export class LocalModel {
       reserve: this.#reserve,
       pinned: this.format.pinned,
       work: this.#sessions,
+      graphs: this.#options.graphs?.(model) ?? null,
     });
   }
 

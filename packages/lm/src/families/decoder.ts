@@ -186,6 +186,10 @@ export class Decoder implements CausalLM {
     });
   }
 
+  refresh(): void {
+    this.#modules.refresh();
+  }
+
   dispose(): void {
     if (!this.#ownsParameters) return;
     this.#releaseThreads();

@@ -53,13 +53,25 @@ export class Modules {
     if (isGradEnabled() || weight.dtype === dtype) return module;
     const versions = [weight.version, bias?.version];
     const known = this.#casts.get(name);
-    if (known !== undefined && known.versions.every((version, at) => version === versions[at])) {
-      if (known.module.weight.dtype === dtype) return known.module;
+    if (known?.module.weight.dtype === dtype) {
+      if (known.versions.every((version, at) => version === versions[at])) return known.module;
+      // In place, since a graph reads it where it is.
+      noGrad(() => {
+        known.module.weight.copy_(weight);
+        known.module.bias?.copy_(bias!);
+      });
+      this.#casts.set(name, { module: known.module, versions });
+      return known.module;
     }
     dispose(known?.module);
     const made = noGrad(() => scope(() => keep({ weight: weight.to(dtype), bias: bias && bias.to(dtype) })));
     this.#casts.set(name, { module: made, versions });
     return made;
+  }
+
+  /** Brings all casts up to date with their parameters. */
+  refresh(): void {
+    for (const [name, { module }] of this.#casts) noGrad(() => this.cast(name, module.weight.dtype));
   }
 
   /** Frees what it made; the parameters belong to the model. */

@@ -293,7 +293,7 @@ export interface Rotation {
  * The tables of cosines and sines cover the whole context window up to this size, which trained models stay
  * within. For longer ones they grow with the texts, since nothing backs such a size in config.json.
  */
-const WHOLE_TABLE = 2 ** 18;
+export const WHOLE_TABLE = 2 ** 18;
 
 /** Cosines and sines by position, made at the first use. */
 export class RotaryTables {

@@ -10,7 +10,7 @@ import { mostColumns, mostStates, statesOf } from "./pass.js";
 import { resolveSampling } from "./sampling.js";
 import { scoredTokens, type ScoredToken } from "./scored-tokens.js";
 import { WorkCounters } from "./session-counters.js";
-import { noFiniteLogits } from "./session-decode.js";
+import { noFiniteLogits } from "./finite-logits.js";
 import { decodeText, type FinishReason, type TokenDecoder } from "./stop.js";
 
 /** Initial number of columns of the cache. */

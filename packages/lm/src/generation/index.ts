@@ -18,6 +18,7 @@ export type { Continuation, ContinuationRequest } from "./continuous-row.js";
 export type { ScoredToken } from "./scored-tokens.js";
 export { TextPieces } from "./text-pieces.js";
 export { TextStream, type TextStreamOptions } from "./text-stream.js";
+export { DecodeGraphs } from "./static/decode-graphs.js";
 export { CacheBudget } from "./session-budget.js";
 export { WorkCounters, type WorkCounts } from "./session-counters.js";
 export type { FinishReason, TokenDecoder } from "./stop.js";

@@ -4,6 +4,7 @@ import type { CausalLM } from "../causal-lm.js";
 import { checkTokenIds, standIn } from "../token-ids.js";
 import type { CacheBudget } from "./session-budget.js";
 import type { WorkCounters } from "./session-counters.js";
+import type { DecodeGraphs } from "./static/decode-graphs.js";
 
 export interface SessionOptions {
   /** Ids that end a generation. Default: the model's `config.eosIds`. */
@@ -32,6 +33,11 @@ export interface SessionOptions {
   compaction?: boolean;
   /** Steps between checks of the sampled tokens. Does not change results. Default 1 on the CPU, 8 elsewhere. */
   checkInterval?: number;
+  /**
+   * The static steps of this model, with which rows are decoded that fit in one of their buckets: on a GPU, each step is
+   * replayed as a graph. Does not change results. Default: none.
+   */
+  graphs?: DecodeGraphs | null;
   /** Also counts the work of this session and its forks, for example all work of one model. */
   work?: WorkCounters;
   /** Called once for a session and its forks, when text no longer fits the context window. */

@@ -1,67 +1,21 @@
 import { cat, dispose, keep, readsSharedColumns, scope, tensor, type Tensor } from "@astra-rl/torch";
-import { NotFiniteError, TorchError, keyedUniform, type DrawKey } from "@astra-rl/base";
-import type { CausalLM } from "../causal-lm.js";
+import { TorchError, keyedUniform, type DrawKey } from "@astra-rl/base";
 import { idTensor } from "../token-ids.js";
 import { CacheView } from "./cache-view.js";
+import type { DecodeOptions, Decoding, GeneratedRow, SampledTokens } from "./decoding.js";
 import { drawTokens, seenIds } from "./draw-tokens.js";
-import { decodeText, endsOf, StopDetector, type Cut, type FinishReason, type TokenDecoder } from "./stop.js";
-import type { ResolvedSampling } from "./sampling.js";
+import { checkLogits, noFiniteLogits } from "./finite-logits.js";
+import { decodeText, endsOf, StopDetector, type Cut, type FinishReason } from "./stop.js";
 import { sampledLogprobs } from "./sampling-filters.js";
 import type { RowBatch } from "./session-batch.js";
 import type { SessionRow } from "./session-row.js";
 import { sharedColumns } from "./shared-columns.js";
+import { StaticDecoding } from "./static/static-decoding.js";
 
 /** Columns reserved at once for a generation: enough for a short one; for a longer one the cache grows. */
 export const RESERVED_COLUMNS = 128;
 /** Compacting the batch copies rows; with fewer steps left it does not pay. */
 const LEAST_STEPS_TO_SHRINK = 4;
-
-export interface DecodeOptions {
-  model: CausalLM;
-  tokenizer: TokenDecoder;
-  sampling: ResolvedSampling;
-  /** Ids that end a generation with reason "eos". */
-  endIds: readonly number[];
-  /** Removes finished rows from the batch. */
-  compaction: boolean;
-  /**
-   * Steps between checks of the sampled tokens. Above 1, the host does not wait for the device at every token; tokens
-   * that a row computes past its end are discarded.
-   */
-  checkInterval: number;
-}
-
-/** What one row generated. */
-export interface GeneratedRow {
-  ids: number[];
-  text: string;
-  /** Log-probability of each id under the full distribution; empty if not recorded. */
-  logprobs: number[];
-  /** Log-probability of each id under the distribution it was sampled from; empty if not recorded. */
-  behaviour: number[];
-  finished: FinishReason;
-  /** How many of the ids stay in the row: all but a final end id without text. */
-  kept: number;
-}
-
-/** A row that is being decoded. */
-interface Decoding {
-  row: SessionRow;
-  /** Columns before the generation. */
-  start: number;
-  /** What was sampled up to the last check; logprobs and behaviour are empty if not recorded. */
-  ids: number[];
-  logprobs: number[];
-  behaviour: number[];
-  isFinished: boolean;
-}
-
-/** One token of every row being decoded, each [n, 1]; null = not recorded. */
-interface SampledTokens {
-  ids: Tensor;
-  logprobs: Tensor | null;
-  behaviour: Tensor | null;
-}
 
 /**
  * Samples one continuation for every row of a batch without pending ids, and appends it to the row, except an end id
@@ -105,6 +59,8 @@ class Decoder {
   #uniforms: { first: number; steps: number; values: Tensor } | null = null;
   /** Sampled since the last check. */
   #unchecked: SampledTokens[] = [];
+  /** The rows in the buffers of static steps; null = never. */
+  readonly #statics: StaticDecoding | null;
   /** Number of sampled tokens per row that went through the model. */
   #forwarded = 0;
   #computed = 0;
@@ -128,22 +84,88 @@ class Decoder {
     this.#view = this.#makeView();
     this.#history = [keep(batch.last!.clone())];
     this.#seen = keep(scope(() => seenIds(rows, sampling, model.device)));
+    const settings = { sampling, ends: held, interval: options.checkInterval };
+    this.#statics = options.graphs && new StaticDecoding(options.graphs, settings);
   }
 
   run(): void {
-    const { sampling, checkInterval } = this.options;
-    const { maxNewTokens } = sampling;
-    for (let step = 0; step < maxNewTokens; step += 1) {
-      this.#sample(step);
-      const isLast = step === maxNewTokens - 1;
-      if (isLast || this.#unchecked.length >= checkInterval) {
-        this.#check(isLast);
-        if (this.#rows.every(({ isFinished }) => isFinished)) break;
-        this.#shrink(maxNewTokens - 1 - step);
-      }
-      this.#forward();
+    try {
+      this.#decode();
+    } finally {
+      this.#leave();
     }
     this.batch.options.count({ tokensForwarded: this.#useful, tokensPadded: this.#computed - this.#useful });
+  }
+
+  #decode(): void {
+    const { sampling, checkInterval } = this.options;
+    const { maxNewTokens } = sampling;
+    this.#sample(0);
+    for (let sampled = 1; ;) {
+      const unchecked = this.#unchecked.reduce((sum, { ids }) => sum + ids.size(1), 0);
+      const isLast = sampled === maxNewTokens;
+      if (isLast || unchecked >= checkInterval) {
+        this.#check(isLast);
+        if (this.#rows.every(({ isFinished }) => isFinished)) return;
+        this.#shrink(maxNewTokens - sampled);
+      }
+      const left = this.#unchecked.length === 0 ? checkInterval : checkInterval - unchecked;
+      sampled += this.#advance(sampled, Math.min(left, maxNewTokens - sampled));
+    }
+  }
+
+  /**
+   * Samples further tokens of every row.
+   *
+   * @param sampled number of tokens sampled so far
+   * @param most how many before the next check
+   * @returns how many
+   */
+  #advance(sampled: number, most: number): number {
+    const cache = this.batch.cache!;
+    const state = { rows: this.#rows, forwarded: this.#forwarded, cache, next: this.#next! };
+    if (this.#statics?.fit(state, most) !== true) {
+      this.#leave();
+      this.#forward();
+      this.#sample(sampled);
+      return 1;
+    }
+    const { sampling } = this.options;
+    const draw = (at: number, step: number) =>
+      keyedUniform(this.keys[this.#rows[at]!.row.index]!, sampled + step);
+    const held = sampling.minNewTokens - sampled;
+    const goesOn = this.#rows.map(({ isFinished }) => !isFinished);
+    const count = this.#rows.length;
+    scope(() => {
+      const made = this.#statics!.run(most, Math.max(0, held), sampling.greedy ? null : draw, goesOn);
+      const taken = (given: Tensor) => given.narrow(0, 0, most).narrow(1, 0, count);
+      const tokens = (given: Tensor | null) => given && taken(given).squeeze(-1).t();
+      const { ids, logprobs, behaviour } = made;
+      this.#unchecked.push(
+        keep({ ids: tokens(ids)!, logprobs: tokens(logprobs), behaviour: tokens(behaviour) }),
+      );
+      this.#remember(keep(taken(made.states).clone().unbind(0)));
+    });
+    this.#forwarded += most;
+    this.#computed += this.#statics.width * most;
+    return most;
+  }
+
+  /** Takes the rows out of the buffers of static steps. */
+  #leave(): void {
+    if (this.#statics === null || this.#statics.width === 0) return;
+    this.#reserve(this.#forwarded);
+    const left = this.#statics.leave(this.#forwarded, this.batch.cache!)!;
+    dispose([this.#next, this.#seen, this.#positions]);
+    this.#next = left.next;
+    this.#seen = left.seen;
+    this.#positions = null;
+  }
+
+  #remember(states: readonly Tensor[]): void {
+    this.#history.push(...states);
+    const most = this.#stops.reach + this.options.checkInterval;
+    if (this.#history.length > most) dispose(this.#history.splice(0, this.#history.length - most));
   }
 
   dispose(): void {
@@ -226,7 +248,7 @@ class Decoder {
 
   /** Runs the model on the last sampled tokens. */
   #forward(): void {
-    const { model, checkInterval } = this.options;
+    const { model } = this.options;
     const starts = this.#rows.map(({ start }) => start + this.#forwarded);
     this.#reserve(this.#forwarded + 1);
     this.#view.begin(
@@ -242,13 +264,12 @@ class Decoder {
     });
     this.#forwarded += 1;
     this.#computed += this.#rows.length;
-    this.#history.push(hidden);
-    if (this.#history.length > this.#stops.reach + checkInterval) this.#history.shift()!.dispose();
+    this.#remember([hidden]);
   }
 
   /** Processes the tokens sampled since the last check, and finishes rows. */
   #check(isLast: boolean): void {
-    const count = this.#unchecked.length;
+    const count = this.#unchecked.reduce((sum, { ids }) => sum + ids.size(1), 0);
     /** By row, then by token; null if not recorded. */
     const read = (name: keyof SampledTokens): number[] | null => {
       const columns = this.#unchecked.flatMap((tokens) => tokens[name] ?? []);
@@ -337,6 +358,10 @@ class Decoder {
     const finished = this.#rows.length - kept.length;
     if (!this.options.compaction || stepsToGo < LEAST_STEPS_TO_SHRINK) return;
     if (finished < Math.max(1, this.#rows.length / 8)) return;
+    if (this.#statics !== null && this.#statics.width > 0) {
+      this.#reserve(this.#forwarded);
+      this.#statics.shrink(kept, this.#forwarded, this.batch.cache!);
+    }
     this.#rows = kept.map((at) => this.#rows[at]!);
     dispose([this.#positions, this.#uniforms]);
     this.#positions = null;
@@ -356,14 +381,3 @@ class Decoder {
     });
   }
 }
-
-/** @throws NotFiniteError if a logit is NaN or +∞, so that nothing can be sampled */
-export function checkLogits(logits: Tensor): void {
-  const greatest = logits.max().item();
-  if (!Number.isFinite(greatest)) throw noFiniteLogits(greatest);
-}
-
-export const noFiniteLogits = (greatest: number) =>
-  new NotFiniteError(
-    `the model gives no finite logits (${greatest}): its weights are damaged, or training has made them diverge`,
-  );

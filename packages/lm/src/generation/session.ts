@@ -15,7 +15,8 @@ import {
 import { RowBatch, withinBudget, type BatchOptions, type Scoring } from "./session-batch.js";
 import { CacheBudget } from "./session-budget.js";
 import { WorkCounters } from "./session-counters.js";
-import { decode, RESERVED_COLUMNS, type GeneratedRow } from "./session-decode.js";
+import type { GeneratedRow } from "./decoding.js";
+import { decode, RESERVED_COLUMNS } from "./session-decode.js";
 import { SessionRow } from "./session-row.js";
 
 /** Results of `generate`, by row. */
@@ -97,6 +98,11 @@ export class GenerationSession {
     checkWhole("tokenBudget", options.tokenBudget ?? 1, 1);
     checkWhole("checkInterval", options.checkInterval ?? 1, 1);
     checkWhole("leastSaving", options.leastSaving ?? 0, 0);
+    if (options.graphs && options.graphs.model !== model)
+      throw new UsageError(
+        "other-model",
+        "graphs: must be those of the session's model, got those of another",
+      );
     const pins = pinsOf("GenerationSession.open: pinned", pinned, prompts, model);
     const rows = textsOf("GenerationSession.open: prompt", prompts, model).map(
       (ids, index) => new SessionRow(ids, index, pins[index]!),
@@ -288,7 +294,8 @@ export class GenerationSession {
     const { endIds = eosIds, compaction = true } = this.options;
     const { checkInterval = isReadAtOnce(this.model.device) ? 1 : 8 } = this.options;
     const { model, tokenizer } = this;
-    const options = { model, tokenizer, sampling: resolved, endIds, compaction, checkInterval };
+    const { graphs = null } = this.options;
+    const options = { model, tokenizer, sampling: resolved, endIds, compaction, checkInterval, graphs };
     const generated: GeneratedRow[] = [];
     noGrad(() => {
       for (const row of this.#rows) this.#fitWindow(row, maxNewTokens, 0, maxNewTokens);

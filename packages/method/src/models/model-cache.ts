@@ -2,10 +2,12 @@ import { readFile, realpath } from "node:fs/promises";
 import { join } from "node:path";
 import {
   adapterBase,
+  DecodeGraphs,
   loadCausalLM,
   LoRA,
   resolveCheckpoint,
   storedWeightBytes,
+  type CausalLM,
   type HubOptions,
   type LoadedCausalLM,
 } from "@astra-rl/lm";
@@ -42,6 +44,8 @@ export interface ModelShelfOptions {
   inferenceDtype?: InferenceDType;
   /** Dtype of matrix products in updates; "auto" is resolved independently of rollouts. Default: `inferenceDtype`. */
   updateDtype?: InferenceDType;
+  /** "auto": a GPU repeats steps of decoding as CUDA graphs (DecodeGraphs). Default "off". */
+  graphs?: "off" | "auto";
   /** How hub models are fetched. Default: from environment variables; warnings go to stderr. */
   hub?: HubOptions;
 }
@@ -76,6 +80,7 @@ export class ModelCache {
   /** By device, then by checkpoint identity. */
   readonly #frozen = new Map<Device, Map<Identity, LoadedCausalLM>>();
   readonly #owned: { dispose(): void }[] = [];
+  readonly #graphs = new Map<CausalLM, DecodeGraphs>();
 
   private constructor(
     readonly devices: Readonly<Record<ModelRole, Device>>,
@@ -214,6 +219,14 @@ export class ModelCache {
     return loaded;
   }
 
+  /** The static steps of a model that these weights, or views of them, are; null where it is decoded without. */
+  graphsOf(model: CausalLM, log: (message: string) => void): DecodeGraphs | null {
+    if (!DecodeGraphs.fit(model)) return null;
+    const known = this.#graphs.get(model) ?? this.own(new DecodeGraphs(model, { log }));
+    this.#graphs.set(model, known);
+    return known;
+  }
+
   /** Takes ownership of an object made from these models; it is freed with them. */
   own<T extends { dispose(): void }>(made: T): T {
     this.#owned.push(made);
@@ -224,6 +237,7 @@ export class ModelCache {
     // Later objects may be views of earlier ones.
     for (const made of this.#owned.reverse()) made.dispose();
     this.#owned.length = 0;
+    this.#graphs.clear();
     this.#frozen.clear();
   }
 

@@ -4,6 +4,7 @@ import {
   LocalModel,
   formatOf,
   makeFormat,
+  type CausalLM,
   type Format,
   type Sampling,
   type FormattedModel,
@@ -92,6 +93,7 @@ const OPTIONS = [
   "updateDtype",
   "testerTokenizer",
   "targetTokenizer",
+  "graphs",
   "hub",
 ] as const satisfies readonly (keyof HFSystemOptions)[];
 
@@ -171,6 +173,7 @@ export async function loadHFSystem<S>(
     cacheBudget: new CacheBudget(cacheBytes),
     onTruncate: log,
     onDispose: () => shelf.dispose(),
+    ...(given.graphs === "auto" && { graphs: (model: CausalLM) => shelf.graphsOf(model, log) }),
   };
   // The baseline never generates, and encodes conversations as the tester does.
   const optionsOf = (role: "tester" | "target") => {
