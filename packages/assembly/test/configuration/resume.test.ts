@@ -13,6 +13,7 @@ import { temporaryFolder } from "../../../method/test/training/temporary-folder.
 
 // The options that a resumed run may change, listed again, so that none becomes free by mistake.
 const FREE = [
+  "models.graphs",
   "sampler.maxTurns",
   "prompts.test",
   "prompts.goals.test",
