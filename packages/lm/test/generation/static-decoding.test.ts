@@ -263,9 +263,12 @@ describe("a generation with static steps", () => {
   });
 
   it("is refused for another model, and where the processor has kernels", async () => {
-    expect(() =>
-      GenerationSession.open(used.model.copy("float64"), used.tokenizer, [[1]], { graphs: used.graphs }),
-    ).toThrow(breaking("other-model", "graphs"));
+    const { graphs, tokenizer } = used;
+    const copy = used.model.copy("float64");
+    expect(() => GenerationSession.open(copy, tokenizer, [[1]], { graphs })).toThrow(
+      breaking("other-model", "graphs"),
+    );
+    copy.dispose();
     const { model } = await loadCausalLM(folderOf("llama2"));
     expect(() => new DecodeGraphs(model)).toThrow(breaking("graphs-unavailable", "float32"));
     model.dispose();
