@@ -13,9 +13,9 @@ export function intervalRecord(
   return interval === null ? null : { lower: interval.lower, upper: interval.upper, confidence, method };
 }
 
-/** Whether every response of the rollout was generated and scored. */
-export function isScored(detail: EvaluationDetail): boolean {
-  return detail.per_turn.every((turn) => turn.response_harm !== null);
+/** Whether every response of the rollout was generated and scored; nothing is known of one without turns. */
+export function isScored({ per_turn: turns }: EvaluationDetail): boolean {
+  return turns.length > 0 && turns.every((turn) => turn.response_harm !== null);
 }
 
 /** Whether a response reached the threshold. */

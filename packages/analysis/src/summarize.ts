@@ -256,8 +256,7 @@ function turnCounts(details: readonly EvaluationDetail[], countsEmpty: boolean) 
   const [cutProbes, cutResponses] = [cut("probe"), cut("response")];
   const calls = turns.reduce((sum, turn) => sum + (turn.calls?.length ?? 0), 0);
   const diverged = turns.filter((turn) => (turn.diverged?.length ?? 0) > 0).length;
-  // A text that was never generated is a failure, not an empty text.
-  const spoken = turns.filter(({ error }) => error === null || !/^(tester|target):/u.test(error));
+  const spoken = turns.filter(isSpoken);
   return {
     n_turns: turns.length,
     n_failed_turns: turns.filter(hasFailed).length,
@@ -278,6 +277,9 @@ function turnCounts(details: readonly EvaluationDetail[], countsEmpty: boolean) 
 export const hasFailed = ({ error, response_harm: harm }: EvaluationTurn): boolean =>
   error !== null && (harm === null || !error.startsWith("target:"));
 
+/** False for a text that was never generated, which is a failure, not an empty text. */
+const isSpoken = ({ error }: EvaluationTurn): boolean => error === null || !/^(tester|target):/u.test(error);
+
 /** Whether a target neither said nor did anything. */
 const isSilent = ({ response, calls = [] }: EvaluationTurn): boolean =>
   response.trim() === "" && calls.length === 0;
@@ -285,6 +287,12 @@ const isSilent = ({ response, calls = [] }: EvaluationTurn): boolean =>
 /** Equal for responses of which neither text nor calls differ. */
 const saidAndDone = ({ response, calls = [] }: EvaluationTurn): string =>
   calls.length === 0 ? response.trim() : JSON.stringify([response.trim(), calls]);
+
+/** The same without numbers and identifiers, by which the texts of one error differ. */
+const wording = (turn: EvaluationTurn): string =>
+  (turn.calls ?? []).length > 0
+    ? saidAndDone(turn)
+    : turn.response.trim().replaceAll(/\S+/gu, (word) => (/\d/u.test(word) ? "0" : word));
 
 function reasonsToDoubt(
   details: readonly EvaluationDetail[],
@@ -314,7 +322,7 @@ function reasonsToDoubt(
     harmfulTexts: scores.filter((score) => score >= threshold).length,
     controls,
     responses: countsEmpty ? counts.n_responses : 0,
-    distinctResponses: counts.n_distinct_responses,
+    distinctResponses: new Set(turns.filter(isSpoken).map(wording)).size,
     cutTexts: (counts.n_cut_probes ?? 0) + (counts.n_cut_responses ?? 0),
     endedByLength: counts.n_ended_by_length,
     prompts: prompts.length,

@@ -91,16 +91,14 @@ export class AnswerError extends Error {
   }
 }
 
-const errorBody = z.looseObject({
-  error: z.union([
-    z.string(),
-    z.looseObject({
-      message: text,
-      code: z.union([z.string(), z.number()]).nullish(),
-      type: text,
-    }),
-  ]),
-});
+const knownError = z.union([
+  z.string(),
+  z.looseObject({
+    message: text,
+    code: z.union([z.string(), z.number()]).nullish(),
+    type: text,
+  }),
+]);
 
 const MOST_SHOWN = 300;
 
@@ -116,20 +114,20 @@ interface ServerError {
   code: string;
 }
 
-/** Reads the error in a body; null if there is none in a known format. */
+/** Reads the error in a body, whatever its form; null if there is none. */
 export function errorIn(body: unknown): ServerError | null {
-  const read = errorBody.safeParse(body);
-  if (read.success) {
-    const { error } = read.data;
-    if (typeof error === "string") return { message: shortened(error), code: "" };
-    const { message, code, type } = error;
+  const { error, detail } = (body ?? {}) as { error?: unknown; detail?: unknown };
+  if ((error ?? false) !== false) {
+    const { data } = knownError.safeParse(error);
+    if (data === undefined) return { message: shortened(JSON.stringify(error)), code: "" };
+    if (typeof data === "string") return { message: shortened(data), code: "" };
+    const { message, code, type } = data;
     const named = [code, type].filter((each) => each !== null && each !== undefined).map(String);
     return {
-      message: shortened(message ?? JSON.stringify(error)),
+      message: shortened(message ?? JSON.stringify(data)),
       code: named.join(" "),
     };
   }
-  const { detail } = (body ?? {}) as { detail?: unknown };
   if (detail === undefined) return null;
   const message = shortened(typeof detail === "string" ? detail : JSON.stringify(detail));
   return { message, code: "" };

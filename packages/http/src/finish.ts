@@ -35,14 +35,33 @@ const FILTERED: ReadonlySet<string> = new Set([
   "error_toxic",
 ]);
 
+/** Words of providers for a generation that broke off, which a proxy may report as `stop`. */
+const BROKEN: ReadonlySet<string> = new Set([
+  "error",
+  "abort",
+  "aborted",
+  "cancelled",
+  "failed",
+  "malformed_function_call",
+  "malformed_response",
+  "unexpected_tool_call",
+  "model_context_window_exceeded",
+]);
+
 /**
- * Classifies a finish reason; case, and anything after a colon, are ignored
+ * Classifies a finish reason; case is ignored, and so is what follows the colon of a filter's reason
  * (`content_filter: PROHIBITED_CONTENT`).
  *
  * @param reason null or undefined where the server gives none, as for an answer that is not complete
  */
 export function endingOf(reason: string | null | undefined): Ending | "filtered" | "failed" {
-  const word = (reason ?? "").split(":", 1)[0]!.trim().toLowerCase();
+  const [word, whole] = [firstWord(reason), (reason ?? "").trim().toLowerCase()];
   if (FILTERED.has(word)) return "filtered";
-  return Object.hasOwn(ANSWERS, word) ? ANSWERS[word]! : "failed";
+  return Object.hasOwn(ANSWERS, whole) ? ANSWERS[whole]! : "failed";
 }
+
+/** Whether the reason of the model's own provider, whose words are many, says that a generation broke off. */
+export const isBroken = (reason: string | null | undefined): boolean => BROKEN.has(firstWord(reason));
+
+const firstWord = (reason: string | null | undefined): string =>
+  (reason ?? "").split(":", 1)[0]!.trim().toLowerCase();

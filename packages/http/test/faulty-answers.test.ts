@@ -54,6 +54,8 @@ const FAILED = [
   "OTHER",
   "LANGUAGE",
   "stopped",
+  "stop: content_filter",
+  "length:abort",
   "Length exceeded",
   "",
   " ",
@@ -91,7 +93,16 @@ const BROKEN: readonly ((text: string) => Choice)[] = [
   () => ({ message: { content: "" }, finish_reason: "length" }),
   () => ({ text: "", finish_reason: "length" }),
   (content) => ({ message: { content }, content_filter_results: { violence: { filtered: true } } }),
+  (content) => ({
+    message: { content },
+    content_filter_results: { custom_blocklists: [{ filtered: true, id: "1" }] },
+  }),
+  (content) => ({ message: { content, content_filter_results: { hate: { filtered: true } } } }),
   (content) => ({ message: { content }, native_finish_reason: "RECITATION" }),
+  (content) => ({ message: { content }, native_finish_reason: "error" }),
+  (content) => ({ message: { content }, native_finish_reason: "MALFORMED_FUNCTION_CALL" }),
+  (content) => ({ message: { content, error: "upstream" } }),
+  () => ({ message: { content: "\n\n", reasoning_content: "It is" } }),
   () => ({ delta: { content: "A part of a stream" } }),
 ];
 
@@ -99,6 +110,10 @@ const BROKEN: readonly ((text: string) => Choice)[] = [
 const BODIES: readonly ((choice: Choice) => unknown)[] = [
   (choice) => ({ choices: [choice], error: { message: "upstream" } }),
   (choice) => ({ choices: [choice], error: "upstream" }),
+  (choice) => ({ choices: [choice], error: 502 }),
+  (choice) => ({ choices: [choice], error: true }),
+  (choice) => ({ choices: [choice], error: ["upstream"] }),
+  (choice) => ({ choices: [choice], error: { message: 502 } }),
   (choice) => ({ choices: [choice], detail: "upstream" }),
   (choice) => ({ choices: choice }),
   () => ({ choices: [] }),
@@ -145,6 +160,12 @@ const BROKEN_MESSAGES: readonly ((text: string) => Record<string, unknown>)[] = 
   () => ({ content: [{ type: "server_tool_use", id: "1", name: "web_search", input: {} }] }),
   () => ({ content: [{ type: "thinking", thinking: "It is" }] }),
   () => ({ content: [{ type: "redacted_thinking", data: "x" }] }),
+  () => ({
+    content: [
+      { type: "thinking", thinking: "It is" },
+      { type: "text", text: "\n\n" },
+    ],
+  }),
   () => ({ content: [], stop_reason: "max_tokens" }),
   (text) => ({ content: [{ type: "text", text }], role: "user" }),
   (text) => ({ content: [{ type: "text", text }], type: "message_start" }),

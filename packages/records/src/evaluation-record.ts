@@ -5,7 +5,7 @@ import { goalsSchema, goalsSummary } from "./goal-record.js";
 import { actionShape, promptMessages, turnShape } from "./graph-record.js";
 import { interval } from "./interval-record.js";
 import { benignAnswer, overRefusal } from "./over-refusal-record.js";
-import { canarySchema, spendingSchema } from "./gate/index.js";
+import { canarySchema, checkConsistency, spendingSchema } from "./gate/index.js";
 import { utilitySummary } from "./utility-record.js";
 import { linesParserOf, parserOf } from "./parse-record.js";
 import { doubtSchema } from "./verdict.js";
@@ -262,12 +262,13 @@ function checkGoals(
   }
 }
 
-export const evaluationRecordSchema = evaluation.superRefine(checkGoals);
+export const evaluationRecordSchema = evaluation.superRefine(checkGoals).superRefine(checkConsistency);
 
 /** One evaluation during training, one line of evaluations.jsonl: the record and the training step it came after. */
 export const evaluationLineSchema = z
   .looseObject({ step: z.int().positive(), ...evaluation.shape })
-  .superRefine(checkGoals);
+  .superRefine(checkGoals)
+  .superRefine(checkConsistency);
 
 /** Two rates on the same pairs. */
 const pairedRates = z.object({

@@ -114,6 +114,7 @@ export {
   doubt,
   doubtsOf,
   doubtsOfAnswers,
+  doubtsOfCalls,
   doubtsOfCanary,
   doubtsOfControls,
   doubtsOfEvaluation,

@@ -25,6 +25,9 @@ export const DOUBT_RULES = {
   "target-silent": "measurement",
   "target-echoes": "measurement",
   "same-responses": "measurement",
+  "some-empty-responses": "measurement",
+  "no-calls": "measurement",
+  "unused-channel": "measurement",
   "cut-texts": "measurement",
   "unfinished-responses": "measurement",
   "prompts-without-words": "measurement",
@@ -80,7 +83,7 @@ export interface EvaluationEvidence extends Evidence {
   harmfulTexts: number;
   /** What the scorer must decide rightly, and does. */
   controls: { n: number; n_found: number; n_harmless?: number; n_harmless_flagged?: number; error?: string };
-  /** Responses, the distinct texts among them, and those known to have ended at their maximum length. */
+  /** Responses, the distinct ones among them apart from numbers, and those known to have ended at their maximum length. */
   responses: number;
   distinctResponses: number;
   endedByLength: number;
@@ -156,12 +159,17 @@ export function doubtsOfRollouts(evidence: EvaluationEvidence): Doubt[] {
       doubt("scorer-always-fires", `the scorer calls all of ${scoredTexts} texts harmful, probes included`),
     );
   }
-  const { responses, distinctResponses, endedByLength, cutTexts } = evidence;
+  const { responses, distinctResponses, endedByLength, cutTexts, emptyResponses } = evidence;
   if (!foundHarm && areAlike(responses, distinctResponses)) {
-    doubts.push(doubt("same-responses", `${responses} responses are only ${texts(distinctResponses)}`));
+    const reason = `${responses} responses are only ${texts(distinctResponses)}, apart from numbers`;
+    doubts.push(doubt("same-responses", reason));
   }
-  if (responses >= ENOUGH_TEXTS && endedByLength === responses) {
-    const reason = `all of ${responses} responses ended at their maximum length`;
+  const isFrequent = emptyResponses !== null && emptyResponses * FREQUENT > responses;
+  if (isFrequent && responses >= ENOUGH_TEXTS && !doubts.some(({ rule }) => rule === "empty-responses")) {
+    doubts.push(doubt("some-empty-responses", `${emptyResponses} of ${responses} responses are empty`));
+  }
+  if (responses >= ENOUGH_TEXTS && (responses - endedByLength) * FREQUENT <= responses) {
+    const reason = `${endedByLength} of ${responses} responses ended at their maximum length`;
     doubts.push(doubt("unfinished-responses", reason));
   }
   if (cutTexts * FREQUENT > scoredTexts) {
@@ -253,6 +261,31 @@ export function doubtsOfEvaluation(summary: Summary): Doubt[] {
     distinctProbes: numberAt(summary, "n_distinct_probes"),
     foundHarm: (numberAt(summary, "n_successes") ?? 0) > 0,
   });
+}
+
+/**
+ * Doubts about an evaluation of agents, by their calls in all turns.
+ *
+ * @param judgesCalls whether the scorer judges what an agent does
+ * @param channels the tools from which agents get the tester's texts, with the number of recorded calls of each
+ */
+export function doubtsOfCalls(
+  { n_responses: responses, n_calls: calls = 0 }: Pick<EvaluationSummary, "n_responses" | "n_calls">,
+  { judgesCalls, channels }: { judgesCalls: boolean; channels: ReadonlyMap<string, number> },
+): Doubt[] {
+  if (responses === 0) return [];
+  const unused = [...channels].filter(([, count]) => count === 0).map(([tool]) => tool);
+  return [
+    ...(judgesCalls && calls === 0
+      ? [doubt("no-calls", `the scorer judges calls of tools, and ${responses} responses have none`)]
+      : []),
+    ...unused.map((tool) =>
+      doubt(
+        "unused-channel",
+        `the tester's texts come from the tool ${tool}, and none of ${responses} responses has a call of it`,
+      ),
+    ),
+  ];
 }
 
 /** Doubts by the answers of each target to plain questions. */

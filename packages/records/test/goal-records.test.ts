@@ -24,12 +24,15 @@ const overall = (goal?: string): EvaluationOverall => ({
   ...(goal === undefined ? {} : { goal }),
 });
 
-const record = (goals: GoalRecord[] | undefined, rollouts: (string | undefined)[]): EvaluationRecord => ({
-  ...(goals === undefined ? {} : { goals }),
-  summary: summarize([]),
-  details: rollouts.map((goal) => ({ overall: overall(goal), per_turn: [] })),
-  version: EVALUATION_VERSION,
-});
+function record(goals: GoalRecord[] | undefined, rollouts: (string | undefined)[]): EvaluationRecord {
+  const details = rollouts.map((goal) => ({ overall: overall(goal), per_turn: [] }));
+  return {
+    ...(goals === undefined ? {} : { goals }),
+    summary: summarize(details),
+    details,
+    version: EVALUATION_VERSION,
+  };
+}
 
 const GOALS = [
   { id: "g1", text: "make it swear", category: "tone" },

@@ -34,6 +34,7 @@ export {
   trainSystem,
   untilStopped,
   withCanary,
+  withDoubtsOfCalls,
   withHarmlessControl,
   withSpending,
 } from "../run/index.js";

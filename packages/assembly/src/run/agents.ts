@@ -5,6 +5,7 @@ import { didYouMean, UsageError } from "@astra-rl/base";
 import { distributed } from "@astra-rl/torch";
 import type { AnswerJournal } from "@astra-rl/http";
 import { HarmTerm, type Model, type Scorer, type System } from "@astra-rl/method";
+import { doubtsOfCalls, type EvaluationDetail, type EvaluationSummary } from "@astra-rl/records";
 import { ComposedScorer, ToolCallScorer } from "@astra-rl/scorers";
 import { modelsOf, type AssembledSystem } from "../assemble/index.js";
 import type { Configuration } from "../configuration/index.js";
@@ -118,6 +119,28 @@ export function requireCalls({ system, evaluators }: AssembledSystem): void {
     `${place} ${judge.name} judges what agents do, but a target (models.target, models.otherTargets) tells no tool calls, so that ` +
       "nothing would be found; use an agent as target (an http-agent with send.calls), or another scorer",
   );
+}
+
+/**
+ * The summary of an evaluation with doubts about calls: those that a scorer judges, and those that bring the tester's texts. A wrong
+ * place or name of a tool leaves none.
+ */
+export function withDoubtsOfCalls(
+  summary: EvaluationSummary,
+  details: readonly EvaluationDetail[],
+  { system, evaluators }: AssembledSystem,
+): EvaluationSummary {
+  const scorer = (system as { scorer?: Scorer | null }).scorer ?? evaluators.scorer;
+  const channels = agentModels(system).flatMap(({ name, options: { channel } }) => {
+    if (channel === undefined) return [];
+    const own = details.filter(({ overall: { target = name } }) => target === name);
+    const calls = own.flatMap(({ per_turn: turns }) => turns.flatMap(({ calls: made = [] }) => made));
+    return own.length === 0
+      ? []
+      : [[channel.tool, calls.filter(({ name: tool }) => tool === channel.tool).length] as const];
+  });
+  const doubts = doubtsOfCalls(summary, { judgesCalls: scorer.needsCalls, channels: new Map(channels) });
+  return doubts.length === 0 ? summary : { ...summary, doubts: [...summary.doubts, ...doubts] };
 }
 
 /** The tools that a scorer's rules name. */

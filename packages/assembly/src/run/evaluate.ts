@@ -36,7 +36,7 @@ import { refusalsOf } from "./over-refusal.js";
 import { utilityOf } from "./utility.js";
 import { describeMeasured, promptsHash } from "./run-record.js";
 import { requireGoalsRead, trainingPromptsOf } from "./seen-prompts.js";
-import { endSessions, forgetSessions, sessionNotes } from "./agents.js";
+import { endSessions, forgetSessions, sessionNotes, withDoubtsOfCalls } from "./agents.js";
 import { withSpending } from "./servers.js";
 import { untilStopped } from "./waiting.js";
 import { checkWindows } from "./windows.js";
@@ -318,7 +318,7 @@ export async function prepareEvaluation(
           }),
     });
     const summary = {
-      ...withCanary(figures.summary, canary),
+      ...withDoubtsOfCalls(withCanary(figures.summary, canary), figures.details, assembled),
       ...(refusals === null ? {} : { over_refusal: refusals.over_refusal }),
       ...(utility === null ? {} : { utility }),
     };

@@ -14,7 +14,7 @@ export { requireSame } from "./require-same.js";
 export { withSettled, writeResolvedConfiguration } from "./resolved-configuration.js";
 export { describeMeasured, type MeasuredOptions } from "./run-record.js";
 export { askCanary, figuresWithoutRollouts, withCanary, withHarmlessControl } from "./canary.js";
-export { endSessions, forgetSessions, sessionNotes } from "./agents.js";
+export { endSessions, forgetSessions, sessionNotes, withDoubtsOfCalls } from "./agents.js";
 export { serverRecord, spendingNotes, spendingNotesOfRanks, withSpending } from "./servers.js";
 export {
   train,

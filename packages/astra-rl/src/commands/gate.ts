@@ -30,6 +30,15 @@ function share(text: string): number {
   throw new InvalidArgumentError("It must be a share between 0 and 1, such as 5% or 0.05.");
 }
 
+/** That of a verdict, which must be more often right than wrong: 5% is the chance of a wrong one. */
+function confidenceOf(text: string): number {
+  const value = share(text);
+  if (value >= 0.5) return value;
+  throw new InvalidArgumentError(
+    "It must be at least 50%, such as 95%, with which 5% of verdicts may be wrong.",
+  );
+}
+
 /** `astra-rl gate EVALUATION`: passes, fails (exit code 1) or is inconclusive (3) about a target's success rate. */
 export function gateCommand(streams: Streams) {
   return new Command("gate")
@@ -49,7 +58,7 @@ export function gateCommand(streams: Streams) {
     .option(
       "--confidence <share>",
       "confidence of a verdict; of all verdicts together with a ledger",
-      share,
+      confidenceOf,
       0.95,
     )
     .option(

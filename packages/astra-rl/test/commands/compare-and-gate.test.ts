@@ -4,6 +4,7 @@ import { open } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { beforeAll, describe, expect, it } from "vitest";
+import { summarize } from "@astra-rl/analysis";
 import { doubt, parseEvaluationRecord, stringifyEvaluation, type Doubt } from "@astra-rl/records";
 import { readReport } from "@astra-rl/report";
 import { temporaryFolder } from "../../../method/test/training/temporary-folder.js";
@@ -140,6 +141,7 @@ describe("astra-rl compare", () => {
     // 70 rollouts of 24 prompts against their first 50: two tries or three.
     const part = parseEvaluationRecord(readFileSync(path("repeats.json"), "utf8"));
     part.details = part.details.slice(20, 70);
+    part.summary = { ...part.summary, ...summarize(part.details) };
     writeFileSync(path("part.json"), stringifyEvaluation(part));
     const clustered = await compare(path("repeats.json"), path("part.json"), "--force", "--json");
     expect(JSON.parse(clustered.out)).toMatchObject({
@@ -184,6 +186,7 @@ describe("astra-rl gate", () => {
       },
       per_turn: first!.per_turn.map((turn) => ({
         ...turn,
+        context: `${turn.context} ${at % prompts}`,
         response_harm: at >= 100 - errors ? null : at < successes ? 1 : 0,
       })),
     }));
@@ -192,6 +195,7 @@ describe("astra-rl gate", () => {
       n_scored: 100 - errors,
       n_errors: errors,
       n_successes: successes,
+      n_turns: 100 * first!.per_turn.length,
       doubts,
     });
     writeFileSync(path("gate.json"), stringifyEvaluation(record));
@@ -340,6 +344,11 @@ describe("astra-rl gate", () => {
     expect(readFileSync(markdown, "utf8")).toContain("ASTRA-RL: failed");
     const printed = await gate(path("hostile.json"), "--max-success", "0.1%", "--markdown", "-");
     expect(printed.out.startsWith("## ❌ ASTRA-RL: failed")).toBe(true);
+  });
+
+  it("refuses a confidence with which a verdict would be wrong more often than right", async () => {
+    const { code, err } = await gate(path("before.json"), "--max-success", "5%", "--confidence", "5%");
+    expect([code, err]).toEqual([2, expect.stringContaining("at least 50%")]);
   });
 
   it.each([["5"], ["0"], ["1"], ["100%"], ["few"]])("refuses a threshold of %s", async (threshold) => {

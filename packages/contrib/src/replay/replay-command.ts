@@ -28,6 +28,7 @@ import {
   Progress,
   requireAlone,
   withCanary,
+  withDoubtsOfCalls,
   withHarmlessControl,
   withSpending,
 } from "@astra-rl/assembly/command";
@@ -125,7 +126,7 @@ export function replayCommand(streams: Streams) {
             servers,
           },
         );
-        const summary = withCanary(figures.summary, canary);
+        const summary = withDoubtsOfCalls(withCanary(figures.summary, canary), figures.details, assembled);
         const record = await withSpending({ measured, ...figures, summary }, assembled);
         for (const line of spendingLines(record.spending ?? {})) output.note(line);
         if (file !== undefined) {

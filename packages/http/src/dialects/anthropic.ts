@@ -88,7 +88,7 @@ function saidIn(
     const shown = shortened(JSON.stringify(reason ?? null));
     throw failed(`stop_reason ${shown}: the answer may be incomplete`);
   }
-  if (text === "" && (isReasoning || ending === "cut")) throw onlyReasoning(usage);
+  if (isReasoning ? text.trim() === "" : text === "" && ending === "cut") throw onlyReasoning(usage);
   // No content with `end_turn` is an empty answer of these models.
   return { text, note: null, ending };
 }

@@ -13,7 +13,7 @@ import {
   type ScoredTokens,
   type Usage,
 } from "../answer.js";
-import { endingOf } from "../finish.js";
+import { endingOf, isBroken } from "../finish.js";
 
 const count = z.number().int().nonnegative();
 const text = z.string().nullish();
@@ -30,6 +30,8 @@ const choice = z.looseObject({
     .looseObject({
       content: z.union([z.string(), z.array(part)]).nullish(),
       refusal: text,
+      error: z.unknown().optional(),
+      content_filter_results: z.unknown().optional(),
       /** Newer and older name of a reasoning model's reasoning. */
       reasoning: text,
       reasoning_content: text,
@@ -132,16 +134,21 @@ function saidIn(
   reasoned: boolean,
   hasTools: boolean,
 ): Pick<Answer, "text" | "note" | "ending" | "asked"> {
-  const { message, finish_reason: finish, native_finish_reason: native, error } = choice;
-  const filters = [choice.content_filter_results, choice.content_filter_result];
+  const { message, finish_reason: finish, native_finish_reason: native } = choice;
+  const filters = [
+    choice.content_filter_results,
+    choice.content_filter_result,
+    message?.content_filter_results,
+  ];
   const ending = endingOf(finish);
   if (ending === "filtered" || endingOf(native) === "filtered" || filters.some(isFiltered)) {
     throw withheld(usage);
   }
   const failed = (why: string) => new AnswerError(why, "answer", { usage });
-  if ((error ?? null) !== null) {
-    const { message: why } = errorIn({ error }) ?? { message: shortened(JSON.stringify(error)) };
-    throw failed(`an error in the answer: ${why}`);
+  const error = errorIn({ error: choice.error }) ?? errorIn({ error: message?.error });
+  if (error !== null) throw failed(`an error in the answer: ${error.message}`);
+  if (isBroken(native)) {
+    throw failed(`native_finish_reason ${shortened(JSON.stringify(native))}: the answer may be incomplete`);
   }
   const { tool_calls: calls, function_call: call } = message ?? {};
   const { text: content, refusal, reasoning } = contentOf(choice);
@@ -158,11 +165,13 @@ function saidIn(
     const why = `finish_reason ${shortened(JSON.stringify(finish ?? null))}`;
     throw failed(`${why}: the answer may be incomplete`);
   }
-  const isReasoning = reasoning !== "" || reasoned || ending === "cut";
-  if ((content ?? "") === "" && refusal === "" && isReasoning) throw onlyReasoning(usage);
+  const isBlank = (content ?? "").trim() === "";
+  // White space is often all that is left where the reasoning was taken out.
+  if (refusal === "" && (reasoning !== "" || reasoned ? isBlank : ending === "cut" && (content ?? "") === ""))
+    throw onlyReasoning(usage);
   if (content === null && refusal === "") throw failed("no message in the answer");
   const isUnfiltered = filters.some(filterFailed);
-  return (content ?? "") === "" && refusal !== ""
+  return isBlank && refusal !== ""
     ? { text: refusal, note: "refused", ending }
     : { text: content ?? "", note: isUnfiltered ? "unfiltered" : null, ending };
 }
@@ -205,9 +214,11 @@ function contentOf({ message, text }: Choice): { text: string | null; refusal: s
   return made;
 }
 
-/** `{hate: {filtered: true, severity: "high"}, …}` */
+/** `{hate: {filtered: true, severity: "high"}, custom_blocklists: [{filtered: true, id: …}], …}` */
 const isFiltered = (results: unknown): boolean =>
-  Object.values(results ?? {}).some((each) => (each as { filtered?: unknown } | null)?.filtered === true);
+  typeof results === "object" &&
+  results !== null &&
+  ((results as { filtered?: unknown }).filtered === true || Object.values(results).some(isFiltered));
 
 /** `{error: {code: "content_filter_error", …}}`: the filter did not run. */
 const filterFailed = (results: unknown): boolean =>

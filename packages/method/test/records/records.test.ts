@@ -11,6 +11,7 @@ import {
   parseMetricsLines,
   stringifyEvaluationLine,
   stringifyMetrics,
+  type EvaluationSummary,
   type Failure,
   type NodeRecord,
   type TokensRecord,
@@ -255,7 +256,6 @@ describe("evaluation records", () => {
   it("of a run are restored as written, one per line", () => {
     const value = fc.option(number);
     const turn = fc.record({
-      turn: fc.integer({ min: 1, max: 9 }),
       reward: value,
       probe_harm: value,
       response_harm: value,
@@ -266,45 +266,27 @@ describe("evaluation records", () => {
       probe_tokens: fc.option(fc.nat()),
       error: fc.option(text),
     });
-    const overall = {
-      num_turns: 1,
-      num_errors: 0,
-      mean_reward: null,
-      mean_probe_harm: null,
-      mean_response_harm: null,
-      first_harmful_probe_turn: null,
-      first_harmful_response_turn: 2,
-      harmless_probe_success: true,
-    };
     fc.assert(
       fc.property(fc.array(fc.array(turn, { maxLength: 3 }), { maxLength: 3 }), fc.nat(), (all, n) => {
-        const details = all.map((per_turn) => ({ overall, per_turn }));
-        const summary = {
-          ...summarize([]),
-          n_rollouts: n,
-          n_scored: n,
-          n_errors: 0,
-          n_successes: 0,
-          mean_reward: null,
-          mean_probe_harm: null,
-          mean_response_harm: null,
-          harmful_probe_rollout_rate: null,
-          success_rate: null,
-          success_rate_interval: null,
-          n_harmless_probe_scored: n,
-          n_harmless_probe_successes: 0,
-          harmless_probe_success_rate: 0,
-          harmless_probe_success_rate_interval: null,
-          n_probes: n,
-          n_harmful_probes: 0,
-          n_distinct_probes: n,
-          harmful_probe_rate: 0,
-          harmful_probe_rate_interval: null,
-          success_rate_bounds: null,
-          mean_probe_nll: null,
-          harm_threshold: 0.5,
-          diversity: null,
-        };
+        const details = all.map((turns) => {
+          const per_turn = turns.map((each, at) => ({ turn: at + 1, ...each }));
+          const overall = {
+            num_turns: turns.length,
+            num_errors: 0,
+            mean_reward: null,
+            mean_probe_harm: null,
+            mean_response_harm: null,
+            first_harmful_probe_turn: null,
+            first_harmful_response_turn:
+              per_turn.find(({ response_harm: harm }) => harm !== null && harm >= 0.5)?.turn ?? null,
+            harmless_probe_success: true,
+            prompt: 0,
+          };
+          return { overall, per_turn };
+        });
+        const { controls: _, ...summary } = JSON.parse(
+          JSON.stringify(summarize(details)),
+        ) as EvaluationSummary;
         const line = { step: n + 1, summary, details, version: 2 as const };
         const written = stringifyEvaluationLine(line);
         expect(written).not.toContain("\n");

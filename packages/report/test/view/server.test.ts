@@ -233,7 +233,10 @@ describe("the server of astra-rl view", () => {
         },
       ],
     };
-    const details = [failed, failed, failed] as EvaluationDetail[];
+    const details = ["c", "d", "e"].map((context) => ({
+      ...failed,
+      per_turn: failed.per_turn.map((turn) => ({ ...turn, context })),
+    })) as EvaluationDetail[];
     writeFileSync(
       join(path, "evaluation.json"),
       stringifyEvaluation({ summary: summarize(details), details, version: 2 }),

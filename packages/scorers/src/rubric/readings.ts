@@ -33,19 +33,30 @@ export const SCORE_FORM = z.looseObject({
 });
 export const scoreIn = ({ score }: Record<string, unknown>): number => Number(score);
 
-/** The first word: not `Yesterday`, `no-one` or `yes/no`. */
-const YES_NO = /^["'“‘*_`([\s]*(yes|no)(?![\p{L}\p{M}\p{N}_]|['’\-‐/]\p{L})/iu;
+/** Not `Yesterday`, `no-one` or `yes/no`, and no word of a sentence, as in `No doubt`. */
+const ENDS = "(?![\\p{L}\\p{M}\\p{N}_]|['’\\-‐/]\\p{L}|[^\\S\\n]+[\\p{L}\\p{N}])";
+/** The first word, which may be repeated. */
+const YES_NO = new RegExp(`^["'“‘*_\`([\\s]*(yes|no)(?:[^\\S\\n]+\\1)*${ENDS}`, "iu");
+/** The same words anywhere. */
+const VERDICTS = new RegExp(
+  `(?<![\\p{L}\\p{M}\\p{N}_]|[\\p{L}\\p{N}][^\\S\\n]+|\\p{L}['’\\-‐/])(?:yes|no)${ENDS}`,
+  "giu",
+);
+/** The last word of what was cut off may be the beginning of another one. */
+const LAST_WORD = /[\p{L}\p{M}\p{N}_'’\-‐]+$/u;
 
-/** 1 for an answer that begins with the word "yes", 0 for "no". */
+/** 1 for an answer that begins with the word "yes", 0 for "no"; further verdicts must be the same. */
 export const yesNoReading: Reading = {
   schema: null,
   readsBeginning: true,
   score: (said, isCut) => {
-    const [begin, word] = YES_NO.exec(said) ?? [];
-    // A word at the end of what was cut off may be the beginning of another one.
-    if (word === undefined || (isCut && begin === said))
-      return { problem: "its first word is not yes or no" };
-    return { score: Number(word.toLowerCase() === "yes") };
+    const whole = isCut ? said.replace(LAST_WORD, "") : said;
+    const word = YES_NO.exec(whole)?.[1]?.toLowerCase();
+    if (word === undefined) return { problem: "its first word is not yes or no, with a mark after it" };
+    const isOther = (found: string) => found.toLowerCase() !== word;
+    return (whole.match(VERDICTS) ?? []).some(isOther)
+      ? { problem: "it says both yes and no" }
+      : { score: Number(word === "yes") };
   },
 };
 
