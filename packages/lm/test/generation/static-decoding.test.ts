@@ -191,6 +191,18 @@ describe("a generation with static steps", () => {
     expect(buckets.some((bucket) => bucket.endsWith("128"))).toBe(true);
   });
 
+  it("keeps a long row that has ended until it is back in the session's cache", () => {
+    const given = prompts(66, 3);
+    const sampling = { maxNewTokens: 16, temperature: 1.5 };
+    const { generations } = generated(used, given, sampling, { endIds: [] });
+    const [long, short] = generations[0]!.ids as [number[], number[]];
+    const end = long.findIndex((id, at) => at > 4 && !short.includes(id) && long.indexOf(id) === at);
+    expect(end).toBeGreaterThan(4);
+    const options = { endIds: [long[end]!], compaction: false };
+    const expected = generated(used, given, sampling, options);
+    expectEqual(generated(used, given, sampling, { ...options, graphs: used.graphs }), expected);
+  });
+
   it("makes each step once, and few tensors", () => {
     const prepare = vi.spyOn(StaticStep.prototype, "prepare");
     const given = prompts(5, 6);

@@ -45,8 +45,8 @@ export class StaticDecoding {
    */
   fit(state: DecodingState, more: number): boolean {
     const { rows, forwarded } = state;
-    const ends = rows.map(({ start, isFinished }) => (isFinished ? 0 : start + forwarded + more));
-    const bucket = bucketOf(rows.length, Math.max(...ends));
+    const columns = rows.map((row) => columnsOf(row, forwarded) + (row.isFinished ? 0 : more));
+    const bucket = bucketOf(rows.length, Math.max(...columns));
     if (bucket === null) return false;
     const before = this.#step;
     const isSame = before?.bucket.rows === bucket.rows && before.bucket.capacity === bucket.capacity;
@@ -150,8 +150,10 @@ export class StaticDecoding {
     for (const { first, at, slots, rectangle } of runsOf(rows, cache)) {
       const runs = new ColumnRuns(
         slots.map((slot, index) => {
-          const from = rows[at + index]!.start + this.#entered;
-          return [slot - first, from, this.#places[chosen[at + index]!]!, from, forwarded - this.#entered];
+          const row = rows[at + index]!;
+          const from = row.start + this.#entered;
+          const count = Math.max(0, columnsOf(row, forwarded) - from);
+          return [slot - first, from, this.#places[chosen[at + index]!]!, from, count];
         }),
       );
       try {
@@ -163,6 +165,10 @@ export class StaticDecoding {
     }
   }
 }
+
+/** How many columns of a row are needed: of one that has ended, those that stay. */
+const columnsOf = ({ row, start, isFinished }: Decoding, forwarded: number): number =>
+  isFinished ? row.cached : start + forwarded;
 
 /** Runs of rows that lie in one rectangle of the cache: `at` is the first one's index. */
 function* runsOf(rows: readonly Decoding[], cache: KeyValueCache) {
