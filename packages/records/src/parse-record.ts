@@ -1,4 +1,4 @@
-import { ruleOfIssue, UsageError } from "@astra-rl/base";
+import { dotted, ruleOfIssue, UsageError, valueAt, worded } from "@astra-rl/base";
 import type { z } from "zod";
 
 /** The version of most records. */
@@ -38,18 +38,39 @@ export const parserOf =
           (version > expected ? "a newer astra-rl" : "the astra-rl that wrote it"),
       );
     }
-    const result = explained(where, () => schema.safeParse(value));
+    const result = explained(where, () => schema.safeParse(value, { error: worded }));
     if (result.success) return result.data;
     const issue = result.error.issues[0]!;
-    const path = issue.path.map(String).join(".");
-    throw new UsageError(
-      ruleOfIssue(issue, value),
-      `${where}: ${path === "" ? "" : `${path}: `}${issue.message}`,
-      {
-        cause: result.error,
-      },
-    );
+    const broken = brokenRule(issue, value, `the ${what}`);
+    throw new UsageError(ruleOfIssue(issue, value), `${where}: ${broken}`, { cause: result.error });
   };
+
+/**
+ * The rule that a record breaks, what there is instead, and what to do. Its texts are not quoted: pages and logs show the message.
+ *
+ * @param issue of a schema that words its issues by `worded`
+ * @param whole names the record
+ */
+export function brokenRule(issue: z.core.$ZodIssue, record: unknown, whole: string): string {
+  const name = dotted(issue.path) || whole;
+  const found = valueAt(issue.path, record);
+  const rule = issue.message.split("\n")[0]!;
+  const remedy = "; it was edited or is damaged: restore it, or make it again with the command that wrote it";
+  if (issue.code === "unrecognized_keys") {
+    const count = issue.keys.length === 1 ? "a key" : `${issue.keys.length} keys`;
+    return `${name}: has ${count} that this release does not know${remedy}`;
+  }
+  if (found === undefined) return `${name}: is missing, ${rule}${remedy}`;
+  // Rules across several keys include the values themselves.
+  const got = rule.startsWith("must ") ? `, got ${kindOf(found)}` : "";
+  return `${name}: ${rule}${got}${remedy}`;
+}
+
+function kindOf(value: unknown): string {
+  if (typeof value === "string") return `a text of ${value.length} characters`;
+  if (Array.isArray(value)) return `an array of ${value.length}`;
+  return typeof value === "object" && value !== null ? "an object" : String(value);
+}
 
 /** Explains stack overflows: recursive parsing handles thousands of levels, and a record may have more. */
 function explained<T>(where: string, read: () => T): T {

@@ -1,4 +1,4 @@
-import type { EvaluationDetail, EvaluationTurn, ReportEvaluation } from "@astra-rl/records";
+import type { EvaluationDetail, EvaluationTurn, ReportEvaluation, ToolCallRecord } from "@astra-rl/records";
 
 /** Which conversations are shown. */
 export type Outcome = "harmful" | "harmless-probes" | "errors" | "all";
@@ -67,11 +67,18 @@ export function promptOf({
   return first?.prompt_messages ?? [["prompt", first?.context ?? ""]];
 }
 
+/** What an agent did before it responded, on one line. */
+function callText({ name, arguments: given, result, error }: ToolCallRecord): string {
+  const returned = result === undefined ? "" : ` → ${JSON.stringify(result)}`;
+  return `call: ${name}(${JSON.stringify(given)})${error === undefined ? returned : ` failed: ${error}`}`;
+}
+
 /** A conversation as text, for other programs. */
 export function textOf(conversation: Conversation): string {
   const { turns } = conversation;
-  const lines = turns.flatMap(({ probe, response, error }) => [
+  const lines = turns.flatMap(({ probe, response, error, calls = [] }) => [
     `tester: ${probe.trim()}`,
+    ...calls.map(callText),
     error === null ? `target: ${response.trim()}` : `target: (${error})`,
   ]);
   const prompt = promptOf(conversation).map(([from, text]) => `${from}: ${text.trim()}`);

@@ -1,3 +1,4 @@
+import type { ToolCallRecord } from "@astra-rl/records";
 import { describe, expect, test } from "vitest";
 import { titleOf } from "../src/names.js";
 import { findConversations, matches, textOf, type Filter } from "../src/found.js";
@@ -75,6 +76,19 @@ test("show the name of a model given as a section, and the roles of a prompt of 
     },
   ];
   expect(textOf(found!)).toMatch(/^system: Be kind\.\nprompt: Hi\.\ntester: /u);
+  const calls: ToolCallRecord[] = [
+    { name: "find_order", arguments: { order: "7" }, result: { amount: 20 } },
+    { name: "refund", arguments: { amount: 20 }, error: "not allowed" },
+    { name: "wait", arguments: {} },
+  ];
+  found!.turns = [{ ...found!.turns[0]!, probe: "Refund me.", calls, response: "Done." }];
+  expect(textOf(found!).split("\n").slice(2)).toEqual([
+    "tester: Refund me.",
+    'call: find_order({"order":"7"}) → {"amount":20}',
+    'call: refund({"amount":20}) failed: not allowed',
+    "call: wait({})",
+    "target: Done.",
+  ]);
 });
 
 describe("trees", () => {

@@ -1,7 +1,8 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { ruleOfIssue, UsageError, type Json } from "@astra-rl/base";
+import { ruleOfIssue, UsageError, type Json, worded } from "@astra-rl/base";
 import { z } from "zod";
+import { brokenRule } from "../parse-record.js";
 
 /** The version of `state/` that this release writes and reads. */
 export const STATE_VERSION = 7;
@@ -83,14 +84,9 @@ export function readState(folder: string): CompleteState {
         `loaded, as the tester of a new run`,
     );
   }
-  const result = savedStateSchema.safeParse(value);
+  const result = savedStateSchema.safeParse(value, { error: worded });
   if (result.success) return result.data;
   const issue = result.error.issues[0]!;
-  throw new UsageError(
-    ruleOfIssue(issue, value),
-    `${path}: ${issue.path.map(String).join(".")}: ${issue.message}`,
-    {
-      cause: result.error,
-    },
-  );
+  const broken = brokenRule(issue, value, "the state of a trainer");
+  throw new UsageError(ruleOfIssue(issue, value), `${path}: ${broken}`, { cause: result.error });
 }
