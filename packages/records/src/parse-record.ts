@@ -1,4 +1,4 @@
-import { dotted, ruleOfIssue, UsageError, valueAt, worded } from "@astra-rl/base";
+import { ruleOfIssue, UsageError, valueAt, worded } from "@astra-rl/base";
 import type { z } from "zod";
 
 /** The version of most records. */
@@ -52,7 +52,7 @@ export const parserOf =
  * @param whole names the record
  */
 export function brokenRule(issue: z.core.$ZodIssue, record: unknown, whole: string): string {
-  const name = dotted(issue.path) || whole;
+  const name = issue.path.map(String).join(".") || whole;
   const found = valueAt(issue.path, record);
   const rule = issue.message.split("\n")[0]!;
   const remedy = "; it was edited or is damaged: restore it, or make it again with the command that wrote it";
@@ -61,9 +61,9 @@ export function brokenRule(issue: z.core.$ZodIssue, record: unknown, whole: stri
     return `${name}: has ${count} that this release does not know${remedy}`;
   }
   if (found === undefined) return `${name}: is missing, ${rule}${remedy}`;
-  // Rules across several keys include the values themselves.
-  const got = rule.startsWith("must ") ? `, got ${kindOf(found)}` : "";
-  return `${name}: ${rule}${got}${remedy}`;
+  // Rules across several keys include the values and the remedy themselves.
+  if (!rule.startsWith("must ")) return `${name}: ${rule}`;
+  return `${name}: ${rule}, got ${kindOf(found)}${remedy}`;
 }
 
 function kindOf(value: unknown): string {

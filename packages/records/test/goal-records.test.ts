@@ -57,26 +57,26 @@ describe("goals in evaluation records", () => {
 
   it("have different ids", () => {
     expect(() => parseEvaluationRecord(record([...GOALS, GOALS[0]!], []), "E")).toThrow(
-      breaking("duplicate-id", "E: goals[2].id:"),
+      breaking("duplicate-id", "E: goals.2.id:"),
     );
   });
 
   it.each([
-    [{ id: "", text: "x" }, "empty", "goals[0].id:"],
-    [{ id: "g", text: "" }, "empty", "goals[0].text:"],
-    [{ id: "g", text: "x", category: "" }, "empty", "goals[0].category:"],
-    [{ id: "g" } as GoalRecord, "missing-key", "goals[0].text:"],
+    [{ id: "", text: "x" }, "empty", "goals.0.id:"],
+    [{ id: "g", text: "" }, "empty", "goals.0.text:"],
+    [{ id: "g", text: "x", category: "" }, "empty", "goals.0.category:"],
+    [{ id: "g" } as GoalRecord, "missing-key", "goals.0.text:"],
   ])("refuse %j", (goal, rule, place) => {
     expect(() => parseEvaluationRecord(record([goal], []), "E")).toThrow(breaking(rule, place));
   });
 
   it("are those of the rollouts, in a file and in a line", () => {
     const given = record(GOALS, ["g1", "g3"]);
-    const unknown = breaking("unknown-goal", "details[1].overall.goal:");
+    const unknown = breaking("unknown-goal", "details.1.overall.goal:");
     expect(() => parseEvaluationRecord(given, "E")).toThrow(unknown);
     expect(() => parseEvaluationLine({ step: 1, ...given }, "E")).toThrow(unknown);
     expect(() => parseEvaluationRecord(record(undefined, ["g1"]), "E")).toThrow(
-      breaking("unknown-goal", "details[0].overall.goal:"),
+      breaking("unknown-goal", "details.0.overall.goal:"),
     );
   });
 });

@@ -32,13 +32,13 @@ describe("a record that breaks a rule", () => {
       "an entry of an array",
       "invalid-type",
       { ...RECORD, turns: [{ text: ["secret"] }] },
-      "turns[0].text: must be a string, got an array of 1",
+      "turns.0.text: must be a string, got an array of 1",
     ],
     [
       "an unknown key",
       "unknown-key",
       { ...RECORD, turns: [{ text: "b", secret: 1 }] },
-      "turns[0]: has a key that this release does not know",
+      "turns.0: has a key that this release does not know",
     ],
     ["no object", "invalid-type", "[]", "the look: must be an object, got an array of 0"],
   ])("is refused with the rule, what was given and what to do: %s", (_, rule, given, message) => {

@@ -194,7 +194,7 @@ describe("graph records", () => {
       breaking("invalid-type", "graphs.jsonl:4: episode:"),
     );
     expect(() => parseGraphRecord({ ...good, children: [{ context: "c" }] })).toThrow(
-      breaking("missing-key", "children[0].probe"),
+      breaking("missing-key", "children.0.probe"),
     );
     expect(() => parseGraphRecord({ ...good, version: 2 })).toThrow(
       breaking("unsupported-version", "version 2"),
