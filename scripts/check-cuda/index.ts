@@ -1,7 +1,8 @@
 /**
- * Numerics, rollouts, updates, a resumed run, a server, a hardened target and the demo on a GPU, as one table in Markdown.
+ * Numerics, decoding with graphs, rollouts, updates, a resumed run, a server, a hardened target and the demo on a GPU, as one
+ * table in Markdown.
  *
- *     npm run check:cuda -- [--device cuda] [--only operators,models,runs,commands,demo,speed] [--output FILE.md]
+ *     npm run check:cuda -- [--device cuda] [--only operators,models,graphs,runs,commands,demo,speed] [--output FILE.md]
  *
  * Needs a clone whose set-up found a CUDA build of libtorch. Operators, models and their gradients are compared with the
  * values of PyTorch and transformers that the tests use, runs with the same runs on the CPU. With --device cpu it checks
@@ -16,6 +17,7 @@ import { figure, guarded, table, type Row } from "./table.js";
 const parts = {
   operators: async () => (await import("./operators.js")).checkOperators,
   models: async () => (await import("./models.js")).checkModels,
+  graphs: async () => (await import("./graphs.js")).checkGraphs,
   runs: async () => (await import("./runs.js")).checkRuns,
   commands: async () => (await import("./runs.js")).checkCommands,
   demo: async () => (await import("./runs.js")).checkDemo,

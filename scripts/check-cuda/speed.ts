@@ -14,7 +14,8 @@ import { figure, type Row } from "./table.js";
 const CONTEXT = 64;
 const NEW = 64;
 
-const models: [name: string, create: (device: Device) => CausalLM][] = [
+/** Published sizes, with random weights in bfloat16. */
+export const speedModels: [name: string, create: (device: Device) => CausalLM][] = [
   [
     "GPT-2 124M",
     (device) =>
@@ -57,7 +58,7 @@ export async function measureSpeed(device: Device): Promise<Row[]> {
   const rows = [figure("copy of 1 GiB, read and written", `${(bandwidth / 1e9).toFixed(0)} GB/s`)];
   const { tokenizer, model: small } = await loadCausalLM(goldenFolder);
   small.dispose();
-  for (const [name, create] of isSmall ? models.slice(0, 1) : models) {
+  for (const [name, create] of isSmall ? speedModels.slice(0, 1) : speedModels) {
     const model = create(device);
     const { vocabSize } = model.config;
     const ids = (row: number, length: number) =>
