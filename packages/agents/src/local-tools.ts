@@ -1,4 +1,4 @@
-import type { AskedCall } from "@astra-rl/http";
+import { AnswerError, type AskedCall } from "@astra-rl/http";
 import { Conversation, Message, type LocalModel } from "@astra-rl/lm";
 import type { Tool } from "./tool.js";
 import type { ToolAnswer, ToolModel } from "./tool-agent.js";
@@ -64,6 +64,17 @@ export class LocalTools implements ToolModel<Conversation> {
       return "";
     });
     const { ids, finished } = message.sampled!;
+    // What it was about to do is unknown, so it did not do nothing.
+    if (finished === "length" && text.includes("<tool_call>")) {
+      throw new AnswerError(
+        "the answer ended at its maximum length within a call; raise maxNewTokens",
+        "answer",
+        {
+          isFinal: true,
+          usage: { input: read, output: ids.length },
+        },
+      );
+    }
     return {
       history: history.append(message),
       text: text.trim(),
