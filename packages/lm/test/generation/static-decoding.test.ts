@@ -203,6 +203,26 @@ describe("a generation with static steps", () => {
     expectEqual(generated(used, given, sampling, { ...options, graphs: used.graphs }), expected);
   });
 
+  it("leaves a full row where it is when only the host knows that it has ended", () => {
+    // At the second check, after 7 steps, the long row fills the buffers of 64 columns.
+    const given = prompts(57, 3);
+    const spelled = { decode: (ids: readonly number[]) => ids.map((id) => `<${id}>`).join("") };
+    const loaded = { model: used.model, tokenizer: spelled as unknown as Tokenizer };
+    const sampling = { maxNewTokens: 24, temperature: 1.5 };
+    const options = { endIds: [], compaction: false };
+    const [long, short] = generated(loaded, given, sampling, options).generations[0]!.ids as [
+      number[],
+      number[],
+    ];
+    const stop = long.findIndex((id, at) => at > 3 && !short.includes(id) && long.indexOf(id) === at);
+    expect(stop).toBeLessThan(8);
+    const stopped = { ...sampling, stopStrings: [`<${long[stop]!}>`] };
+    const expected = generated(loaded, given, stopped, options);
+    const step = vi.spyOn(used.graphs, "step");
+    expectEqual(generated(loaded, given, stopped, { ...options, graphs: used.graphs }), expected);
+    expect(step.mock.calls[0]![0]).toEqual({ rows: 2, capacity: 64 });
+  });
+
   it("makes each step once, and few tensors", () => {
     const prepare = vi.spyOn(StaticStep.prototype, "prepare");
     const given = prompts(5, 6);
