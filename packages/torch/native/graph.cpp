@@ -9,6 +9,7 @@
 #include <cuda_runtime_api.h>
 #endif
 
+#include <map>
 #include <memory>
 
 #include "engine.h"
@@ -66,6 +67,14 @@ const auto& pool() {
   return shared;
 }
 
+// One for all captures on a device: libraries keep memory to work in for each stream that they meet.
+const c10::cuda::CUDAStream& ownStream(c10::DeviceIndex device) {
+  static thread_local std::map<c10::DeviceIndex, c10::cuda::CUDAStream> streams;
+  const auto known = streams.find(device);
+  if (known != streams.end()) return known->second;
+  return streams.emplace(device, c10::cuda::getStreamFromPool(false, device)).first->second;
+}
+
 void invoke(Call& call, napi_value function) {
   napi_value receiver = nullptr, ignored = nullptr;
   check(call.env, napi_get_undefined(call.env, &receiver), "undefined");
@@ -87,7 +96,7 @@ napi_value captureGraph(Call& call) {
   }
   const c10::cuda::CUDAGuard onDevice(device);
   const auto before = c10::cuda::getCurrentCUDAStream();
-  const auto own = c10::cuda::getStreamFromPool(false, before.device_index());
+  const auto own = ownStream(before.device_index());
   auto graph = std::make_unique<at::cuda::CUDAGraph>();
   before.synchronize();
   {

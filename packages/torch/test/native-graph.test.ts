@@ -90,9 +90,9 @@ function run(code: string, planted = ""): string[] {
   return output.trim().split("\n");
 }
 
-const WARMED = ["on cuda", "synchronize default", "synchronize own"];
-/** All graphs share one pool. */
-const BEGUN = [...WARMED, "begin on own, pool 1"];
+/** All graphs share one pool of memory, and one stream. */
+const BEGUN = ["on cuda", "synchronize default", "synchronize own", "begin on own, pool 1"];
+const FIRST = BEGUN.toSpliced(1, 0, "take a stream");
 
 it("warms up on a stream of its own, captures there, and repeats on the current one", () => {
   expect(
@@ -103,12 +103,12 @@ it("warms up on a stream of its own, captures there, and repeats on the current 
       native.releaseGraph(first);
       attempt(() => native.replayGraph(first));`).join(", "),
   ).toBe(
-    "on cuda:0, synchronize default, pass, pass, synchronize own, begin on own, pool 1, pass, end, " +
+    "on cuda:0, take a stream, synchronize default, pass, pass, synchronize own, begin on own, pool 1, pass, end, " +
       "replay on default, destroy, threw replayGraph: the graph was disposed of",
   );
   const twice = `for (let time = 0; time < 2; time++) native.replayGraph(native.captureGraph("cuda", 0, () => {}));`;
-  const once = [...BEGUN, "end", "replay on default"];
-  expect(run(twice)).toEqual([...once, ...once]);
+  const ended = ["end", "replay on default"];
+  expect(run(twice)).toEqual([...FIRST, ...ended, ...BEGUN, ...ended]);
 });
 
 it("ends the capture, and frees the graph, when the pass throws within it", () => {
@@ -116,25 +116,28 @@ it("ends the capture, and frees the graph, when the pass throws within it", () =
     let runs = 0;
     attempt(() => native.captureGraph("cuda", 1, () => { if (++runs === 2) throw new Error("planted in the pass"); }));
     native.captureGraph("cuda", 0, () => {});`;
-  expect(run(code)).toEqual([...BEGUN, "end", "destroy", "threw planted in the pass", ...BEGUN, "end"]);
+  expect(run(code)).toEqual([...FIRST, "end", "destroy", "threw planted in the pass", ...BEGUN, "end"]);
 });
 
 it("tells what failed first, and leaves its stream, when ending fails, too", () => {
   const code = `
     attempt(() => native.captureGraph("cuda", 0, () => { throw new Error("planted in the pass"); }));
     attempt(() => native.captureGraph("cuda", 0, () => {}));`;
-  const ended = [...BEGUN, "end", "destroy"];
   expect(run(code, "end")).toEqual([
-    ...ended,
+    ...FIRST,
+    "end",
+    "destroy",
     "threw planted in the pass",
-    ...ended,
+    ...BEGUN,
+    "end",
+    "destroy",
     "threw captureGraph: planted in end",
   ]);
 });
 
 it("does not go on to a capture when a run before it throws", () => {
   const code = `attempt(() => native.captureGraph("cuda", 3, () => { throw new Error("planted"); }));`;
-  expect(run(code)).toEqual(["on cuda", "synchronize default", "destroy", "threw planted"]);
+  expect(run(code)).toEqual(["on cuda", "take a stream", "synchronize default", "destroy", "threw planted"]);
 });
 
 it("refuses other devices, and a libtorch of another CUDA", () => {
