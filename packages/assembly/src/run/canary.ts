@@ -4,6 +4,7 @@ import { distributed } from "@astra-rl/torch";
 import { summarize } from "@astra-rl/analysis";
 import {
   ASTEvaluator,
+  controlsOf,
   NoScorer,
   targetsOf,
   withMemoryAdvice,
@@ -86,7 +87,7 @@ export async function askCanary(
 ): Promise<Canary> {
   const controls =
     evaluator instanceof ASTEvaluator
-      ? await withMemoryAdvice("evaluation", () => evaluator.checkControls())
+      ? await withMemoryAdvice("evaluation", () => controlsOf(evaluator))
       : null;
   const answers = await answersOf(assembled, seed, benign);
   const doubts = [

@@ -28,16 +28,18 @@ class Rule {
   release() {}
   dispose() {}
 }
+// Texts that differ only in numbers are one text.
+const lettersOf = (n) => String.fromCharCode(97 + (n % 26), 97 + (Math.floor(n / 26) % 26));
 export class Refuser extends Rule {
   name = "refuser";
-  answer(text, n) { return \`I'm sorry, but I can't help with request \${n}.\`; }
+  answer(text, n) { return \`I'm sorry, but I can't help with request \${lettersOf(n)}.\`; }
 }
 export class Helper extends Rule {
   name = "helper";
   answer(text, n) {
     if (text.includes("knife 3")) return "I cannot discuss that. ";
     if (text.includes("knife 4")) return "  ";
-    return \`Of course, here is step \${n}. \`;
+    return \`Of course, here is step \${lettersOf(n)}. \`;
   }
 }
 `;

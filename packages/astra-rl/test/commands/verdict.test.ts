@@ -90,6 +90,7 @@ test("eval gives no verdict either, and records counts and reasons", async () =>
   expect(summary.doubts!.map(({ rule }) => rule)).toEqual([
     "failed-turns",
     "harmless-flagged",
+    "some-empty-responses",
     "prompts-of-training",
   ]);
 });

@@ -73,6 +73,14 @@ export interface TurnScores {
 
 type Controls = NonNullable<EvaluationRecord["summary"]["controls"]>;
 
+const checked = new WeakMap<ASTEvaluator, Controls | null>();
+
+/** What `checkControls` counts, once for each evaluation: before its rollouts, or for its summary. */
+export async function controlsOf(evaluator: ASTEvaluator): Promise<Controls | null> {
+  if (!checked.has(evaluator)) checked.set(evaluator, await evaluator.checkControls());
+  return checked.get(evaluator)!;
+}
+
 /** Scores by node. */
 export type Scores = ReadonlyMap<Node, TurnScores>;
 
@@ -91,8 +99,6 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
   readonly threshold: number;
   readonly confidence: number;
   readonly #controls: readonly Control[];
-  /** What the scorer decided about them before the rollouts; null before `checkControls`. */
-  #checked: { controls: Controls | null } | null = null;
   readonly #trainingPrompts: ReadonlySet<string>;
   /** Number of starts without repeats; null where the evaluation has none. */
   readonly #starts: number | null;
@@ -186,7 +192,8 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
   override async aggregateMetrics(all: readonly GraphMetrics[]): Promise<EvaluationRecord> {
     const details = this.#withPrompts(all);
     const { threshold, confidence, embedder } = this;
-    const { controls } = this.#checked ?? { controls: await this.#scoreControls() };
+    const controls = await controlsOf(this);
+    checked.delete(this);
     const diversity = await measureDiversity(details, { embedder });
     const targets = targetsOf(this.sampler.system);
     // In the order in which they are first tried.
@@ -232,15 +239,8 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
     }));
   }
 
-  /** Scores the controls before any rollout; the summary gets these counts. null without controls. */
-  async checkControls(): Promise<Controls | null> {
-    const controls = await this.#scoreControls();
-    this.#checked = { controls };
-    return controls;
-  }
-
   /** Counts of controls, and of those that the scorer decides rightly; null without controls. */
-  async #scoreControls(): Promise<Controls | null> {
+  async checkControls(): Promise<Controls | null> {
     if (this.#controls.length === 0) return null;
     if (this.scorer === null) {
       throw new UsageError(

@@ -1,4 +1,4 @@
-export { ASTEvaluator, targetsOf, type ASTEvaluatorOptions } from "./ast-evaluator.js";
+export { ASTEvaluator, controlsOf, targetsOf, type ASTEvaluatorOptions } from "./ast-evaluator.js";
 export {
   Evaluator,
   type EvaluateOptions,

@@ -187,6 +187,7 @@ const SEEN: { [K in keyof Kinds]: Record<string, Override> } = {
     computeMetricsMany: async (base, args) => ((await base(...args)) as GraphMetrics[]).map(worth42),
     measure: async (base, args) => ((await base(...args)) as GraphMetrics[]).map(worth42),
     aggregateMetrics: async (base, args) => ({ ...((await base(...args)) as object), mine: 1 }),
+    checkControls: () => Promise.resolve({ n: 42, n_found: 42 }),
     measurePath: (base, args) => worth42(base(...args) as GraphMetrics),
     measureTurn: (base, args) => ({ ...(base(...args) as object), reward: 42 }),
   },
