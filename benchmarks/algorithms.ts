@@ -34,6 +34,17 @@ const output = values.output;
 const seeds = values.seeds.split(",").map(Number);
 mkdirSync(output, { recursive: true });
 
+// Rows of other settings would be shown as if they were of these.
+const described = JSON.stringify([readFileSync(configuration, "utf8"), values.set]);
+const description = join(output, "settings.json");
+if (existsSync(description) && readFileSync(description, "utf8") !== described) {
+  console.error(
+    `${output} has results of another configuration or other --set; give a new folder as --output`,
+  );
+  process.exit(2);
+}
+writeFileSync(description, described);
+
 /** The fields of an evaluation's record that are compared. */
 interface Summary {
   harmless_probe_success_rate: number;
@@ -58,15 +69,20 @@ const settings = (seed: number, ...more: readonly string[]) =>
     (each) => ["--set", each],
   );
 
+interface Evaluation {
+  summary: Summary;
+  measured: { search?: { queries: number } };
+}
+
 /** The record of that name, made first if it is missing. */
-function record(name: string, make: (path: string) => void): Summary {
+function record(name: string, make: (path: string) => void): Evaluation {
   const path = join(output, `${name}.json`);
   if (!existsSync(path)) {
     const unfinished = join(output, `${name}.unfinished.json`);
     make(unfinished);
     renameSync(unfinished, path);
   }
-  return (JSON.parse(readFileSync(path, "utf8")) as { summary: Summary }).summary;
+  return JSON.parse(readFileSync(path, "utf8")) as Evaluation;
 }
 
 /** Answers of the target in a training. */
@@ -86,14 +102,14 @@ interface Row {
 }
 
 function rowsOf(seed: number): Row[] {
-  const untrained = record(`untrained-${seed}`, (path) => {
+  const { summary: untrained } = record(`untrained-${seed}`, (path) => {
     astraRl("eval", configuration!, ...settings(seed), "--output", path);
   });
   const trained = values.algorithms.split(",").map((algorithm): Row => {
     const name = `${algorithm}-${seed}`;
     const runFolder = join(output, "runs", name);
     const given = settings(seed, `algorithm.type=${algorithm}`);
-    const summary = record(name, (path) => {
+    const { summary } = record(name, (path) => {
       const resume = existsSync(join(runFolder, "checkpoints")) ? ["--resume"] : [];
       astraRl("train", configuration!, ...given, "--run-dir", runFolder, ...resume);
       const tester = join(runFolder, "checkpoints", "last");
@@ -107,7 +123,8 @@ function rowsOf(seed: number): Row[] {
   });
   return [
     { method: "untrained", seed, answers: 0, summary: untrained },
-    { method: "search", seed, answers: queries, summary: searched },
+    // Of an earlier comparison it may have had fewer.
+    { method: "search", seed, answers: searched.measured.search!.queries, summary: searched.summary },
     ...trained,
   ];
 }

@@ -8,13 +8,7 @@ import { wrap } from "./operator-call.js";
 import { RMS_NORM } from "./operators.generated.js";
 import type { Tensor } from "./tensor.js";
 
-const known = new Map<number, boolean>();
-
-function isPresent(operator: number): boolean {
-  let present = known.get(operator);
-  if (present === undefined) known.set(operator, (present = addon().hasOperator(operator)));
-  return present;
-}
+let hasRmsNorm: boolean | undefined;
 
 /**
  * Root-mean-square norm over the last dimension (Zhang & Sennrich 2019, arXiv 1910.07467), from libtorch 2.4 on.
@@ -23,6 +17,7 @@ function isPresent(operator: number): boolean {
  * @param weight [D], in the type of the input
  */
 export function rmsNorm(input: Tensor, weight: Tensor, epsilon: number): Tensor | null {
-  if (!isPresent(RMS_NORM)) return null;
+  hasRmsNorm ??= addon().hasOperator(RMS_NORM);
+  if (!hasRmsNorm) return null;
   return wrap(call(RMS_NORM, input.handle, [input.size(-1)], weight.handle, epsilon));
 }

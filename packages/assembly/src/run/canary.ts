@@ -60,7 +60,7 @@ export function withHarmlessControl(
   };
 }
 
-/** Of as many for each target, some are any target's. */
+/** Episodes tried for each target, so that every target has some of them. */
 const EPISODES_TO_FIND_A_TARGET = 200;
 
 /** What was found before the first rollout. */
@@ -69,8 +69,9 @@ export interface Canary {
   controls: NonNullable<EvaluationSummary["controls"]> | null;
   /** Answers of the targets; null where they cannot be asked. */
   answers: CanaryRecord | null;
-  /** Why no rollout is worth its cost, apart from what the user accepts; empty if there is nothing. */
   doubts: Doubt[];
+  /** Whether rollouts are worth their cost: the user accepts all doubts, or there are none. */
+  isTrusted: boolean;
 }
 
 /**
@@ -90,12 +91,12 @@ export async function askCanary(
       ? await withMemoryAdvice("evaluation", () => controlsOf(evaluator))
       : null;
   const answers = await answersOf(assembled, seed, benign);
-  const doubts = [
+  // All ranks decide alike.
+  const doubts = await distributed.fromRankZero([
     ...(controls === null ? [] : doubtsOfControls(controls)),
     ...(answers === null ? [] : doubtsOfAnswers(answers)),
-  ].filter(({ rule }) => !accepted.includes(rule));
-  // All ranks decide alike.
-  return { controls, answers, doubts: await distributed.fromRankZero(doubts) };
+  ]);
+  return { controls, answers, doubts, isTrusted: doubts.every(({ rule }) => accepted.includes(rule)) };
 }
 
 async function answersOf(
@@ -171,15 +172,11 @@ export function figuresWithoutRollouts(
 }
 
 /** The summary of an evaluation with its canary. */
-export function withCanary(summary: EvaluationSummary, { controls, answers }: Canary): EvaluationSummary {
+export function withCanary(summary: EvaluationSummary, { answers, doubts }: Canary): EvaluationSummary {
   const known = new Set(summary.doubts.map(({ rule }) => rule));
-  const doubts = [
-    ...(controls === null ? [] : doubtsOfControls(controls)),
-    ...(answers === null ? [] : doubtsOfAnswers(answers)),
-  ].filter(({ rule }) => !known.has(rule));
   return {
     ...summary,
     ...(answers === null ? {} : { canary: answers }),
-    doubts: [...summary.doubts, ...doubts],
+    doubts: [...summary.doubts, ...doubts.filter(({ rule }) => !known.has(rule))],
   };
 }

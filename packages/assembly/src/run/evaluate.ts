@@ -200,7 +200,7 @@ interface MeasureOptions extends Pick<EvaluateHooks, "onProgress"> {
 
 /** An evaluation whose canary was asked. */
 export interface PreparedEvaluation {
-  /** If it has doubts, the record is without rollouts. */
+  /** If it is not trusted, the record is without rollouts. */
   canary: Canary;
   measure: (options: MeasureOptions) => Promise<EvaluationRecord>;
 }
@@ -285,8 +285,7 @@ export async function prepareEvaluation(
     return { figures, refusals: null, utility: null };
   };
   const measure = async ({ onProgress, tester, search }: MeasureOptions): Promise<EvaluationRecord> => {
-    const isTrusted = canary.doubts.length === 0;
-    const { figures, refusals, utility } = isTrusted ? await rolledOut(onProgress) : nothing();
+    const { figures, refusals, utility } = canary.isTrusted ? await rolledOut(onProgress) : nothing();
     const { n_turns: turns, n_cut_probes: probes = 0, n_cut_responses: responses = 0 } = figures.summary;
     if (probes + responses > 0) {
       logger.warn(

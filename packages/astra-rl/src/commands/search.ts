@@ -145,7 +145,7 @@ async function searchFrom(
         servers,
         accept: given.accept,
       });
-      if (evaluation.canary.doubts.length > 0) {
+      if (!evaluation.canary.isTrusted) {
         return [null, await withSpending(await evaluation.measure({}), assembled)] as const;
       }
       const rollouts = rolloutsOf(configuration, prompts);

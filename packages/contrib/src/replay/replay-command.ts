@@ -108,8 +108,7 @@ export function replayCommand(streams: Streams) {
           progress.end();
           return last.aggregateMetrics(metrics);
         };
-        const isTrusted = canary.doubts.length === 0;
-        const figures = isTrusted
+        const figures = canary.isTrusted
           ? await replayed()
           : figuresWithoutRollouts(configuration, assembled, canary);
         const files = { [basename(bundlePath)]: createHash("sha256").update(text).digest("hex") };
@@ -133,7 +132,7 @@ export function replayCommand(streams: Streams) {
           writeResult(file, stringifyEvaluation(record));
           output.note(`Wrote ${file}`);
         }
-        if (!json && isTrusted) {
+        if (!json && canary.isTrusted) {
           const { n_successes: still, n_scored: scored } = record.summary;
           const found = source.target === null ? "" : ` against ${visible(source.target)}`;
           output.result(`${still} of ${scored} attacks, found${found}, lead to harm.\n`);

@@ -5,7 +5,6 @@ import {
   dispose,
   keep,
   noGrad,
-  scope,
   tensor,
   type SharedColumns,
   type Tensor,
@@ -13,6 +12,7 @@ import {
 import { AstraError } from "@astra-rl/base";
 import type { AttentionCache, CachedRows } from "../causal-lm.js";
 import type { KeyValueCache, Rectangle } from "./key-value-cache.js";
+import { PassTensors } from "./pass-tensors.js";
 
 /**
  * Selected rows of a cache, as used by forward passes. Each pass starts with `begin`; tensors shared by its
@@ -88,7 +88,7 @@ class Part implements CachedRows {
   #runs: ColumnRuns | null = null;
   /** The starts on the device of the cache, [n or 1, 1, 1, 1]. */
   #held: Tensor | null = null;
-  readonly #made = new Map<string, Tensor>();
+  readonly #made = new PassTensors();
 
   constructor(
     rectangle: Readonly<Rectangle>,
@@ -124,7 +124,7 @@ class Part implements CachedRows {
       this.#width === 1 &&
       this.#runs !== null &&
       own.every((start, at) => start === before[at]! + 1 && ownCounts[at] === 1 && this.#counts[at] === 1);
-    this.#forgetMade();
+    this.#made.dispose();
     if (isNext) {
       this.#runs!.advance();
       noGrad(() => this.#held?.add_(1));
@@ -184,11 +184,7 @@ class Part implements CachedRows {
   }
 
   once(name: string, make: () => Tensor): Tensor {
-    const known = this.#made.get(name);
-    if (known !== undefined) return known;
-    const made = keep(scope(make));
-    this.#made.set(name, made);
-    return made;
+    return this.#made.once(name, make);
   }
 
   dispose(): void {
@@ -206,11 +202,6 @@ class Part implements CachedRows {
     this.#held?.dispose();
     this.#runs = null;
     this.#held = null;
-    this.#forgetMade();
-  }
-
-  #forgetMade(): void {
-    for (const made of this.#made.values()) made.dispose();
-    this.#made.clear();
+    this.#made.dispose();
   }
 }

@@ -75,10 +75,11 @@ type Controls = NonNullable<EvaluationRecord["summary"]["controls"]>;
 
 const checked = new WeakMap<ASTEvaluator, Controls | null>();
 
-/** What `checkControls` counts, once for each evaluation: before its rollouts, or for its summary. */
+/** What `checkControls` counts before any rollout; its summaries then have these counts. */
 export async function controlsOf(evaluator: ASTEvaluator): Promise<Controls | null> {
-  if (!checked.has(evaluator)) checked.set(evaluator, await evaluator.checkControls());
-  return checked.get(evaluator)!;
+  const controls = await evaluator.checkControls();
+  checked.set(evaluator, controls);
+  return controls;
 }
 
 /** Scores by node. */
@@ -192,8 +193,7 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
   override async aggregateMetrics(all: readonly GraphMetrics[]): Promise<EvaluationRecord> {
     const details = this.#withPrompts(all);
     const { threshold, confidence, embedder } = this;
-    const controls = await controlsOf(this);
-    checked.delete(this);
+    const controls = checked.has(this) ? checked.get(this)! : await this.checkControls();
     const diversity = await measureDiversity(details, { embedder });
     const targets = targetsOf(this.sampler.system);
     // In the order in which they are first tried.

@@ -42,7 +42,7 @@ export function fastestTypes(
           "float32",
           `on a device, models below ${DEVICE_BFLOAT16_BYTES / 2 ** 20} MiB gain nothing from bfloat16`,
         )
-      : both("bfloat16", `a device multiplies it faster`);
+      : both("bfloat16", "a device multiplies it faster");
   }
   if (isa === "amx") return both("bfloat16", "tiles (AMX) multiply it many times as fast as float32");
   if (isa === "avx512_bf16")

@@ -2,6 +2,7 @@ import { AstraError } from "@astra-rl/base";
 import { arange, cast, dispose, keep, scope, zeros, type Tensor } from "@astra-rl/torch";
 import type { AttentionCache, CachedRows } from "../../causal-lm.js";
 import type { CacheShape } from "../key-value-cache.js";
+import { PassTensors } from "../pass-tensors.js";
 import type { Bucket } from "./buckets.js";
 
 /** Keys and values of each layer, [rows, G, capacity, E]. */
@@ -32,7 +33,7 @@ export class StaticCache implements AttentionCache, CachedRows {
   readonly #bases: Tensor;
   /** int64 [capacity] */
   readonly #columns: Tensor;
-  readonly #made = new Map<string, Tensor>();
+  readonly #made = new PassTensors();
   #layer = 0;
 
   /** @param positions int64 [rows, 1]: the column of each row's next token */
@@ -64,8 +65,7 @@ export class StaticCache implements AttentionCache, CachedRows {
     try {
       return pass();
     } finally {
-      dispose([...this.#made.values()]);
-      this.#made.clear();
+      this.#made.dispose();
       this.#layer = 0;
     }
   }
@@ -98,11 +98,7 @@ export class StaticCache implements AttentionCache, CachedRows {
   }
 
   once(name: string, make: () => Tensor): Tensor {
-    const known = this.#made.get(name);
-    if (known !== undefined) return known;
-    const made = keep(scope(make));
-    this.#made.set(name, made);
-    return made;
+    return this.#made.once(name, make);
   }
 
   dispose(): void {
