@@ -1,19 +1,15 @@
 /** What one more token of a generation costs in calls, by family: exact, since on a GPU the calls are the time. */
-import { liveTensors } from "@astra-rl/torch";
-import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { afterEach, expect, test, vi } from "vitest";
 import { GenerationSession, loadCausalLM, type CausalLM, type Tokenizer } from "../src/index.js";
+import { expectNoLeaks } from "../../torch/test/live-tensors.js";
 import { goldenCausal } from "./golden/families.js";
 import { testAddon } from "../../torch/test/test-addon.js";
 import { answerReadbacks, countCalls, onMeta } from "./on-meta.js";
 
 const counter = countCalls();
-let before = 0;
-beforeEach(() => {
-  before = liveTensors();
-});
+expectNoLeaks();
 afterEach(() => {
   vi.restoreAllMocks();
-  expect(liveTensors()).toBe(before);
 });
 
 /** Tokens between two checks of the sampled tokens on a GPU. */

@@ -2,8 +2,8 @@
  * Every step of a generation on libtorch's meta device is the first one, call by call: what `graph` compares there is what a GPU
  * would replay. The device has no numbers; static-decoding.test.ts compares these.
  */
-import { liveTensors, noGrad, scope } from "@astra-rl/torch";
-import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { noGrad, scope } from "@astra-rl/torch";
+import { afterEach, describe, expect, it, vi } from "vitest";
 import {
   DecodeGraphs,
   GenerationSession,
@@ -12,17 +12,14 @@ import {
   type Tokenizer,
 } from "../src/index.js";
 import { StaticStep } from "../src/generation/static/static-step.js";
+import { expectNoLeaks } from "../../torch/test/live-tensors.js";
 import { goldenCausal } from "./golden/families.js";
 import { answerReadbacks, countCalls, onMeta } from "./on-meta.js";
 
 const counter = countCalls();
-let before = 0;
-beforeEach(() => {
-  before = liveTensors();
-});
+expectNoLeaks();
 afterEach(() => {
   vi.restoreAllMocks();
-  expect(liveTensors()).toBe(before);
 });
 
 function generate(model: CausalLM, tokenizer: Tokenizer, graphs: DecodeGraphs, sampling: Sampling): void {

@@ -1,11 +1,10 @@
-import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { afterEach, describe, expect, it, vi } from "vitest";
 import { breaking } from "../../base/test/support/breaking.js";
 import {
   arange,
   dispose,
   graph,
   keep,
-  liveTensors,
   ones,
   scope,
   tensor,
@@ -14,16 +13,13 @@ import {
   type Tensor,
 } from "../src/index.js";
 import { addon } from "../src/native.js";
+import { expectNoLeaks } from "./live-tensors.js";
 import { metaDevice } from "./meta-device.js";
 
 const META = metaDevice();
-let before = 0;
-beforeEach(() => {
-  before = liveTensors();
-});
+expectNoLeaks();
 afterEach(() => {
   vi.restoreAllMocks();
-  expect(liveTensors()).toBe(before);
 });
 
 const numbers = (given: Tensor) => Array.from(given.toTypedArray(), Number);
