@@ -19,8 +19,8 @@ const setUp = ["set-up", [join(root, "scripts/setup.mjs"), "--quiet"]];
 /** @type {Check[]} the longest first */
 const checks = [
   ["examples", [join(root, "scripts/run-snippets.mjs")]],
-  ["types", [bin("typescript/bin/tsc"), "-p", join(root, "tsconfig.check.json")]],
-  ["types of the page", [bin("typescript/bin/tsc"), "-p", join(root, "packages/viewer/tsconfig.json")]],
+  ["types", [bin("typescript-7/bin/tsc"), "-p", join(root, "tsconfig.check.json")]],
+  ["types of the page", [bin("typescript-7/bin/tsc"), "-p", join(root, "packages/viewer/tsconfig.json")]],
   ["lint", [bin("oxlint/bin/oxlint"), "--type-aware", "--deny-warnings"]],
   ["format", [bin("prettier/bin/prettier.cjs"), "--check", "--log-level=warn", "."]],
   ["reference", [bin("typedoc/bin/typedoc")]],

@@ -87,7 +87,7 @@ const typescript = {
   async make() {
     say("compiling the TypeScript");
     const result = await executeBeside(process.execPath, [
-      inRoot("node_modules/typescript/bin/tsc"),
+      inRoot("node_modules/typescript-7/bin/tsc"),
       "-b",
       ...PACKAGES.map((path) => inRoot(path)),
     ]);

@@ -227,8 +227,8 @@ describe("the whole of set-up, on a small clone", () => {
     symlinkSync(process.execPath, join(programs, "node"));
     program(
       "npm",
-      `/bin/mkdir -p ${clone}/node_modules/typescript/bin; : > ${clone}/node_modules/.package-lock.json
-/bin/cp ${clone}/tsc.cjs ${clone}/node_modules/typescript/bin/tsc`,
+      `/bin/mkdir -p ${clone}/node_modules/typescript-7/bin; : > ${clone}/node_modules/.package-lock.json
+/bin/cp ${clone}/tsc.cjs ${clone}/node_modules/typescript-7/bin/tsc`,
     );
     program("g++", "");
     writeTree(clone, {
