@@ -85,7 +85,7 @@ const elsewhere = [
   "packages/torch/test/distributed/*.test.ts",
   "packages/torch/test/{fuzzers,limits,make-folder,memory,native,safetensors,schedules,scope,tensor-file,threads}.test.ts",
   "packages/*/test/system/{disposal,hub-models,options,overrides,roles-apart,several-models}.test.ts",
-  "packages/*/test/training/{callbacks,event-file,final-reward,hf-ast-trainer,loggers,own-optimizer}.test.ts",
+  "packages/*/test/training/{callbacks,final-reward,hf-ast-trainer,loggers,own-optimizer}.test.ts",
   "packages/*/test/training/{run-directory,run-lock,training-configuration}.test.ts",
 ];
 

@@ -7,14 +7,12 @@ import {
   ConsoleLogger,
   JSONLinesLogger,
   MetricsLoggers,
-  TensorBoardLogger,
   type LoggedValues,
   type MetricsLogger,
 } from "@astra-rl/method";
 import { parseMetricsLines } from "@astra-rl/records";
-import { parseConfiguration, assembleLoggers } from "@astra-rl/assembly";
 import { breaking } from "../../base/test/support/breaking.js";
-import { MLflowLogger, WandbLogger, type WandbSdk } from "../src/loggers/index.js";
+import { MLflowLogger, TensorBoardLogger, WandbLogger, type WandbSdk } from "../src/loggers/index.js";
 import { assemble, QUICK, textOf } from "../../method/test/training/support.js";
 import { temporaryFolder } from "../../method/test/training/temporary-folder.js";
 
@@ -39,19 +37,6 @@ class Recorder implements MetricsLogger {
 }
 
 const RUN = { folder: null, nextStep: 1, configuration: {} };
-
-it("training.tensorboard is shorthand for a logger, and does not create two", async () => {
-  const made = async (rest: string) => {
-    const models = "models: {tester: embedded:chatter, target: embedded:chatter}";
-    const configuration = await parseConfiguration(`${models}\n${rest}\n`, "/runs/run.yaml");
-    return (await assembleLoggers(configuration)).map(({ name }) => name);
-  };
-  expect(await made("training: {tensorboard: true}")).toEqual(["tensorboard"]);
-  expect(await made("training: {tensorboard: true}\nlogging: [{type: tensorboard}]")).toEqual([
-    "tensorboard",
-  ]);
-  expect(await made("seed: 1")).toEqual([]);
-});
 
 describe("the loggers of a run", () => {
   it("receive every step in order, and are closed with the outcome", async () => {

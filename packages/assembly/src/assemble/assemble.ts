@@ -5,7 +5,6 @@ import {
   ASTEvaluator,
   HFASTConfiguration,
   HFASTTrainer,
-  tensorBoardKind,
   type Algorithm,
   type MetricsLogger,
   type Evaluator,
@@ -59,12 +58,9 @@ export function assembleAlgorithm(
   return madePart("algorithm", parts.algorithm, { system, seed });
 }
 
-export async function assembleLoggers({ logging, training, seed }: Configuration): Promise<MetricsLogger[]> {
+export async function assembleLoggers({ logging, seed }: Configuration): Promise<MetricsLogger[]> {
   const loggers: MetricsLogger[] = [];
-  const type = tensorBoardKind.name;
-  const isShort = training.tensorboard && !logging.some((section) => section.type === type);
-  for (const section of isShort ? [{ type }, ...logging] : logging)
-    loggers.push(await makePart("logger", section, { seed }));
+  for (const section of logging) loggers.push(await makePart("logger", section, { seed }));
   return loggers;
 }
 
@@ -160,8 +156,7 @@ export async function assembleTrainer(
   const named = [models.tester, ...models.otherTesters, models.target, ...models.otherTargets];
   const speakers = named.filter((model) => (model as typeof model | undefined) !== undefined);
   if (trustsEmbeddedScorer(configuration, speakers)) options.logger?.warn(EMBEDDED_SCORER_LIMITS);
-  const { tensorboard: _, ...trainingOptions } = training;
-  const settings = new HFASTConfiguration({ ...trainingOptions, seed } as HFASTConfigurationOptions);
+  const settings = new HFASTConfiguration({ ...training, seed } as HFASTConfigurationOptions);
   const all: HFASTTrainerOptions = {
     loggers: [...(await assembleLoggers(configuration)), ...(parts.loggers ?? [])],
     credit: parts.credit ?? (await makePart("credit", configuration.credit, { seed })),

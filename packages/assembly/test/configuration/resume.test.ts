@@ -24,7 +24,6 @@ const FREE = [
   "training.keepCheckpoints",
   "training.keepGraphs",
   "training.keepTokens",
-  "training.tensorboard",
   "training.nonFinite.stopAfter",
   "training.earlyStopping.metric",
   "training.earlyStopping.patience",
@@ -114,7 +113,7 @@ function values(name: string, schema: JsonSchema): [unknown, unknown] {
   if (name === "entries") return [[{ term: "a" }], [{ term: "b" }]];
   if (name === "calls" && schema.items !== undefined) return [[{ tool: "a" }], [{ tool: "b" }]];
   if (name === "terms") return [[{ type: "nll", weight: 1 }], [{ type: "nll", weight: 2 }]];
-  if (name === "logging") return [[{ type: "tensorboard" }], [{ type: "console", every: 2 }]];
+  if (name === "logging") return [[{ type: "jsonl", file: "a.jsonl" }], [{ type: "console", every: 2 }]];
   const words = (term: string) => ({ type: "keyword", entries: [{ term }] });
   if (["scorer", "secondScorer", "refusal", "utility"].includes(name)) return [words("a"), words("b")];
   if (name === "scorers") {

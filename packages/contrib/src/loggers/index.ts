@@ -1,4 +1,5 @@
 export { MLflowLogger, mlflowKind, type MLflowLoggerOptions } from "./mlflow-logger.js";
+export { TensorBoardLogger, tensorBoardKind } from "./tensorboard-logger.js";
 export {
   WandbLogger,
   type WandbLoggerOptions,

@@ -32,7 +32,6 @@ import {
   Harness,
   HFASTConfiguration,
   HFASTTrainer,
-  TensorBoardLogger,
   Trainer,
   TrainingConfiguration,
 } from "@astra-rl/method";
@@ -49,7 +48,7 @@ import {
   SentenceEncoder,
 } from "@astra-rl/scorers";
 import { ArchiveSampler, FewShotSampler } from "../../src/samplers/index.js";
-import { MLflowLogger, WandbLogger } from "../../src/loggers/index.js";
+import { MLflowLogger, TensorBoardLogger, WandbLogger } from "../../src/loggers/index.js";
 import { ToySystem } from "../../../method/test/support/toy-system.js";
 
 const scorer = new KeywordScorer([{ term: "bad" }]);

@@ -84,13 +84,6 @@ export const trainingSection = z.strictObject({
       "Schedule of the learning rate. linear keeps a tester's probes likely and varied at the end; with it, a run that is " +
         "resumed with another number of trainingSteps continues at another rate",
     ),
-  tensorboard: z
-    .boolean()
-    .default(false)
-    .meta(FREE)
-    .describe(
-      "Write the metrics to tensorboard/ in the run folder; shorthand for logging: [{type: tensorboard}]",
-    ),
   earlyStopping,
   stopOn,
 });

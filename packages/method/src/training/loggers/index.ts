@@ -3,4 +3,3 @@ export { JSONLinesLogger, jsonLinesKind } from "./jsonl-logger.js";
 export { parametersOf, scalarsOf } from "./logged-values.js";
 export type { LoggedRun, LoggedValues, MetricsLogger } from "./metrics-logger.js";
 export { MetricsLoggers, type MetricsLoggersOptions } from "./metrics-loggers.js";
-export { TensorBoardLogger, tensorBoardKind } from "./tensorboard-logger.js";

@@ -1,8 +1,8 @@
 // Event files of a run that was stopped after step 4 and resumed from a checkpoint of step 2, for `read_events.py`:
 //
-//   npx tsx packages/method/test/training/golden/write-events.ts FOLDER
+//   npx tsx packages/contrib/test/golden/events/write-events.ts FOLDER
 import { fileURLToPath } from "node:url";
-import { EventFile } from "../../../src/training/loggers/event-file.js";
+import { EventFile } from "../../../src/loggers/event-file.js";
 
 const TIME = 1_763_780_000_250;
 /** The values that each session wrote; the second recomputed steps 3 and 4. */

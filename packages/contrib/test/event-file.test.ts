@@ -2,15 +2,15 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, expect, test } from "vitest";
-import { breaking } from "../../../base/test/support/breaking.js";
-import { crc32c, EventFile } from "../../src/training/loggers/event-file.js";
-import { parametersOf } from "../../src/training/loggers/index.js";
-import { SESSIONS, writeSessions } from "./golden/write-events.js";
+import { breaking } from "../../base/test/support/breaking.js";
+import { crc32c, EventFile } from "../src/loggers/event-file.js";
+import { parametersOf } from "@astra-rl/method";
+import { SESSIONS, writeSessions } from "./golden/events/write-events.js";
 
 const folder = mkdtempSync(join(tmpdir(), "astra-rl-events-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-const golden = JSON.parse(readFileSync(new URL("golden/events.json", import.meta.url), "utf8")) as {
+const golden = JSON.parse(readFileSync(new URL("golden/events/events.json", import.meta.url), "utf8")) as {
   time: number;
   values: Record<string, number>;
   begun: string;
@@ -18,7 +18,9 @@ const golden = JSON.parse(readFileSync(new URL("golden/events.json", import.meta
   hyperparameters: string;
 };
 /** What `read_events.py` found in the files that `writeSessions` writes. */
-const readBack = JSON.parse(readFileSync(new URL("golden/read-events.json", import.meta.url), "utf8")) as {
+const readBack = JSON.parse(
+  readFileSync(new URL("golden/events/read-events.json", import.meta.url), "utf8"),
+) as {
   files: string[];
   read: Record<string, [step: number, value: number][]>;
 };

@@ -1,9 +1,14 @@
 import { join } from "node:path";
 import { UsageError, parseOptions } from "@astra-rl/base";
 import { z } from "zod";
-import { defineKind } from "../../kinds/index.js";
-import type { LoggedRun, LoggedValues, MetricsLogger } from "./metrics-logger.js";
-import { parametersOf, scalarsOf } from "./logged-values.js";
+import {
+  defineKind,
+  parametersOf,
+  scalarsOf,
+  type LoggedRun,
+  type LoggedValues,
+  type MetricsLogger,
+} from "@astra-rl/method";
 import { EventFile } from "./event-file.js";
 
 const codeOptions = z.strictObject({ folder: z.string().min(1).optional() });
