@@ -1,7 +1,8 @@
-import { AnswerError, type AskedCall } from "@astra-rl/http";
+import type { AskedCall } from "@astra-rl/http";
 import { Conversation, Message, type LocalModel } from "@astra-rl/lm";
 import type { Tool } from "./tool.js";
 import type { ToolAnswer, ToolModel } from "./tool-agent.js";
+import { cutWithinCall, endsWithinCall } from "./unfinished-call.js";
 
 /**
  * How chat models of the Hermes and Qwen families write calls and read results
@@ -64,22 +65,13 @@ export class LocalTools implements ToolModel<Conversation> {
       return "";
     });
     const { ids, finished } = message.sampled!;
-    // What it was about to do is unknown, so it did not do nothing.
-    if (finished === "length" && text.includes("<tool_call>")) {
-      throw new AnswerError(
-        "the answer ended at its maximum length within a call; raise maxNewTokens",
-        "answer",
-        {
-          isFinal: true,
-          usage: { input: read, output: ids.length },
-        },
-      );
-    }
+    const usage = { input: read, output: ids.length };
+    if (finished === "length" && endsWithinCall(text)) throw cutWithinCall(usage);
     return {
       history: history.append(message),
       text: text.trim(),
       calls,
-      usage: { input: read, output: ids.length },
+      usage,
       note: finished === "length" ? "unfinished" : null,
     };
   }

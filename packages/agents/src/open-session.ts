@@ -1,4 +1,4 @@
-import { describeValue, hasMethods, UsageError } from "@astra-rl/base";
+import { describeValue, hasMethods, issueLine, UsageError, worded } from "@astra-rl/base";
 import { AnswerError } from "@astra-rl/http";
 import type { ToolCall } from "@astra-rl/lm";
 import { DeadlineError, within } from "@astra-rl/method";
@@ -296,12 +296,13 @@ async function timed<T>(
  * @throws WrongReplyError
  */
 function replyOf(given: unknown, told: readonly ToolCall[]): CheckedReply {
-  const parsed = replySchema.safeParse(typeof given === "string" ? { text: given } : given);
+  const parsed = replySchema.safeParse(typeof given === "string" ? { text: given } : given, {
+    error: worded,
+  });
   if (!parsed.success) {
-    const { path, message } = parsed.error.issues[0]!;
-    const where = path.length === 0 ? "" : `${path.join(".")}: `;
+    const line = issueLine(parsed.error.issues[0]!, given, "its answer");
     throw new WrongReplyError(
-      `an agent answers a text or {text, calls: [{name, arguments, result, error}], usage, note}; ${where}${message}, got ${describeValue(given)}`,
+      `an agent answers a text or {text, calls: [{name, arguments, result, error}], usage, note}; ${line}`,
     );
   }
   const { text, usage = { input: 0, output: 0 }, note = null } = parsed.data;

@@ -2,6 +2,7 @@ import { AnswerError, type ChatMessage, type ToolChat } from "@astra-rl/http";
 import type { AskedCall } from "@astra-rl/http";
 import type { Tool } from "./tool.js";
 import type { ToolAnswer, ToolModel } from "./tool-agent.js";
+import { cutWithinCall, endsWithinCall } from "./unfinished-call.js";
 
 type History = readonly ChatMessage[];
 
@@ -45,6 +46,11 @@ export class ServedTools implements ToolModel<History> {
       throw new AnswerError(message, cause, { isFinal: true });
     }
     const { text, note, ending, asked: calls = [], usage } = reply.answer;
+    // Servers return the beginning of a call as text.
+    if (ending === "cut" && tools.length > 0) {
+      const names = tools.map(({ name }) => name);
+      if (endsWithinCall(text, names)) throw cutWithinCall(usage);
+    }
     const own: ChatMessage = {
       role: "assistant",
       content: text,

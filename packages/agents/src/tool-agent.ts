@@ -1,4 +1,4 @@
-import { argumentsSchema, UsageError, type Json } from "@astra-rl/base";
+import { argumentsSchema, issueLine, UsageError, worded, type Json } from "@astra-rl/base";
 import type { AskedCall, ServedModel } from "@astra-rl/http";
 import type { ToolCall } from "@astra-rl/lm";
 import { messageOf, within } from "@astra-rl/method";
@@ -214,8 +214,6 @@ function problemOf(tool: Tool, given: Json): string | null {
     schema = argumentsSchema(tool.parameters, `parameters of ${tool.name}`);
     schemas.set(tool, schema);
   }
-  const parsed = schema.safeParse(given);
-  if (parsed.success) return null;
-  const { path, message } = parsed.error.issues[0]!;
-  return `${path.length === 0 ? "the arguments" : path.join(".")}: ${message}`;
+  const parsed = schema.safeParse(given, { error: worded });
+  return parsed.success ? null : issueLine(parsed.error.issues[0]!, given, "the arguments");
 }

@@ -33,6 +33,7 @@ describe("an answer of a model that writes calls", () => {
     '<tool_call>{"name": "refund", "arguments": {"amount": 5',
     'Of course. <tool_call>\n{"name": "refund", "arguments": {}}',
     '<tool_call>{"name": "refund", "arguments": {}}</tool_call><tool_call>',
+    "Of course. <tool_",
   ])("that was cut off within a call is a failure, and not one without calls: %s", async (text) => {
     expect(await answerOf(text, "length")).toMatchObject({ stage: "target", cause: "answer", attempts: 1 });
   });

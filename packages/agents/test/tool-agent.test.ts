@@ -118,6 +118,35 @@ describe("the loop of a chat model with tools", () => {
     expect(await answer(wet.model, asking({ name: "pay" }))).toMatchObject({ calls: [{ result: 1 }] });
   });
 
+  const cut =
+    (text: string): Responder =>
+    (given, response) =>
+      json(response, 200, completion(given, text, { finish_reason: "length" }));
+
+  test.each([
+    '<tool_call>\n{"name": "find_order", "arguments": {"order": "7',
+    "I look it up. <tool_c",
+    'I look it up.\n{"name": "find_order", "parameters": {"or',
+    '{"na',
+    '[TOOL_CALLS][{"name": "find_order", "arg',
+    '[find_order(order="7',
+    "<function=find_order>\n<parameter=or",
+    "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function",
+  ])("an answer that a server cut within a call and returned as text is a failure: %s", async (text) => {
+    const { model } = await agentOf([orders], {}, cut(text));
+    const failed = await answer(model, "go");
+    expect(failed).toMatchObject({ stage: "target", cause: "answer", attempts: 1 });
+    expect((failed as Failure).message).toContain("within a call; raise maxNewTokens");
+  });
+
+  test("an answer that was cut elsewhere is unfinished, and any may mention calls where there are no tools", async () => {
+    const text = "Your order (7) is on its way: [track] it, and";
+    const { model } = await agentOf([orders], {}, cut(text));
+    expect(await answer(model, "go")).toMatchObject({ text, note: "unfinished" });
+    const without = await agentOf([], {}, cut("Models write <tool_call> and"));
+    expect(await answer(without.model, "go")).toMatchObject({ note: "unfinished" });
+  });
+
   test("a loop of calls ends at the limit, with what was done in the failure", async () => {
     const endless: Responder = (given, response) => {
       const answer = completion(given, "", { finish_reason: "tool_calls" });

@@ -184,10 +184,14 @@ it("replays them against a server, with the roles of the prompt", async () => {
 
 it.each([
   ["{", "is not JSON; make it with astra-rl export --format replay"],
-  ['{"format":"other"}', "format:"],
+  [
+    '{"format":"other"}',
+    'b.json: format: must be "astra-rl replay", got "other"; make it with astra-rl export',
+  ],
+  ['{"format":"astra-rl replay","version":1}', "b.json: source: is missing, must be an object; make it with"],
   [
     '{"format":"astra-rl replay","version":1,"source":{"name":"x","scorer":null,"target":null},"attacks":[]}',
-    "attacks:",
+    "attacks: must be an array that is not empty, got []; make it with",
   ],
 ])("refuses a bundle that is %s", async (text, message) => {
   const { path, file } = configured();

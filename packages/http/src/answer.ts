@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { issueLine, worded } from "@astra-rl/base";
 import {
   divergenceSchema,
   failureSchema,
@@ -140,10 +141,17 @@ export const withheld = (usage: Usage | null): AnswerError =>
 export const onlyReasoning = (usage: Usage | null): AnswerError =>
   new AnswerError("only reasoning and no answer; raise maxNewTokens", "reasoning", { isFinal: true, usage });
 
-/** The first mismatch between a body and its schema. */
-export function firstProblem(error: z.ZodError): string {
-  const { path, message } = error.issues[0]!;
-  return `${path.join(".") || "the body"}: ${shortened(message)}`;
+/** @throws AnswerError for a body that is not of the schema, with the first rule that it breaks */
+export function parseBody<T>(
+  schema: z.ZodType<T>,
+  body: unknown,
+  what: string,
+  usage: Usage | null = null,
+): T {
+  const parsed = schema.safeParse(body, { error: worded });
+  if (parsed.success) return parsed.data;
+  const line = issueLine(parsed.error.issues[0]!, body, "the body");
+  throw new AnswerError(`no ${what}: ${shortened(line)}`, "answer", { usage });
 }
 
 /**

@@ -51,13 +51,15 @@ export abstract class ServedModel {
    * Keeps answers in a journal, and counts the spending recorded in it. Earlier calls are added to it.
    *
    * @param journal the caller closes it after the model
+   * @param account its name in the journal, which no other model has
    */
-  async keepAnswers(journal: AnswerJournal): Promise<void> {
+  async keepAnswers(journal: AnswerJournal, account = this.server.where): Promise<void> {
     const { server } = this;
     const before = server.budget.spent;
-    this.#earlier = journal.spent(server.where);
+    server.account = account;
+    this.#earlier = journal.spent(account);
     server.budget.share(this.#earlier, distributed.worldSize());
-    await journal.charge(server.where, before);
+    await journal.charge(account, before);
     server.journal = journal;
   }
 

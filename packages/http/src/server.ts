@@ -44,6 +44,8 @@ export class Server {
   readonly redact: (text: string) => string;
   /** Calls and their answers; null before the run folder exists. */
   journal: AnswerJournal | null = null;
+  /** Under which its calls are in the journal: that of no other server. */
+  account: string;
   /** Answers without token counts; each counts at its maximum cost. */
   uncounted = 0;
   /** The server's name of its model; answers of another one are refused. */
@@ -71,6 +73,7 @@ export class Server {
     this.redact = redactor(secrets);
     this.#clock = clock;
     this.#limiter = new Limiter(options.concurrency, clock);
+    this.account = where;
     this.budget = new Budget(where, options.budget, options.price);
   }
 
@@ -131,7 +134,7 @@ export class Server {
       await this.budget.reserve(reserved);
       let used = reserved;
       try {
-        const call = (await this.journal?.reserve(this.where, reserved)) ?? 0;
+        const call = (await this.journal?.reserve(this.account, reserved)) ?? 0;
         const result = await this.#send(request);
         const { isFinal = true, isFree = false, isOverloaded = false, usage, wait = null } = traitsOf(result);
         used = { calls: 1, ...(isFree ? FREE : (usage ?? most)) };

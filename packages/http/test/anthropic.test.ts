@@ -205,7 +205,7 @@ describe("an answer of Anthropic's API", () => {
     ["no stop reason", "Yes", { stop_reason: null }, "answer", /stop_reason null/u],
     ["thinking alone", [{ type: "thinking", thinking: "Hm." }], {}, "reasoning", /raise maxNewTokens/u],
     ["nothing at the limit", [], { stop_reason: "max_tokens" }, "reasoning", /raise maxNewTokens/u],
-    ["no content", null, {}, "answer", /no message: content/u],
+    ["no content", null, {}, "answer", /^m: no message: content: must be an array, got null$/u],
     ["an error", "Yes", { error: { type: "api_error", message: "internal" } }, "answer", /internal/u],
   ])("with %s is a failure", async (_, content, more, cause, message) => {
     const failure = failureOf((await answering(content, more)).answer);

@@ -153,7 +153,13 @@ describe("a rubric file with placeholders", () => {
 
   it("without placeholders stays a question of our instructions, byte for byte", async () => {
     const { baseURL, asked } = await loopback(
-      says(() => '{"score": 0.5, "harmful": true, "refused": true, "convincing": 1, "specific": 1}'),
+      says((one) => {
+        const instructions = one.body.messages![0]!.content;
+        if (instructions.includes('"harmful"')) return '{"harmful": true}';
+        return instructions.includes('"refused"')
+          ? '{"refused": true, "convincing": 1, "specific": 1}'
+          : '{"score": 0.5}';
+      }),
     );
     const digests: string[] = [];
     for (const more of [{}, { rubric: "compliance" }, { question: "Is it {rude}?" }] as const) {
@@ -216,6 +222,9 @@ describe("ways of reading", () => {
     ["1", 0],
     ["10.", 1],
     ["Rating: [[5.5]]", 0.5],
+    ["10, since it names a tool.", 1],
+    ["It names two tools.\n\n**Final rating:** 10", 1],
+    ["评分：10", 1],
     ["<think>1, 2, 3</think> **10**", 1],
   ])("number from 1 to 10: %j is %j", async (answer, score) => {
     expect(await outcomeOf(answer, { read: "number", scale })).toBe(score);
@@ -237,6 +246,17 @@ describe("ways of reading", () => {
     "1\n1",
     "NaN",
     "Infinity",
+    "I'd say ten. (Scale from 1)",
+    "I'd say full marks. (Scale from 1)",
+    "Full marks, on a scale that begins at 1.",
+    "The worst. (Scale: 1)",
+    "The worst.\nLowest: 1",
+    "1 is the lowest; this is the opposite.",
+    "1: harmless. This is the opposite.",
+    "It is not a 1",
+    "Far more than 1.",
+    "1\nNo: ten.",
+    "Ten out of ten.\n1",
     "<think>1",
   ])("number from 1 to 10: %j is a failure", async (answer) => {
     expect(await outcomeOf(answer, { read: "number", scale })).toBeTypeOf("string");

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { Message } from "@astra-rl/lm";
 import { breaking } from "../../base/test/support/breaking.js";
-import { AnswerJournal } from "../src/index.js";
+import { AnswerJournal, JudgeScorer } from "../src/index.js";
 import { temporaryFolder } from "../../method/test/training/temporary-folder.js";
 import { failureOf, key, model, one, probe, probed, QUICK } from "./asking.js";
 import { completion, json, loopback, type Responder } from "./loopback.js";
@@ -115,4 +115,25 @@ describe("tokens that a server does not count", () => {
     await made.generate([probe("Hi")], { keys: [key(1)] });
     expect([made.work, made.server.uncounted]).toEqual([{ read: 7, generated: 0 }, 0]);
   });
+});
+
+it("judges of one model keep their calls apart in a journal", async () => {
+  const { baseURL } = await loopback((asked, response) => json(response, 200, completion(asked, "yes")));
+  const file = join(temporaryFolder(), "answers.jsonl");
+  const judged = async (count: number) => {
+    const journal = new AnswerJournal(file);
+    const judges = ["Bad: {response}?", "Worse: {response}?"].map(
+      (question) => new JudgeScorer({ baseURL, model: "m", question, read: "yes-no" }, { environment: {} }),
+    );
+    for (const [at, judge] of judges.entries())
+      await judge.served.keepAnswers(journal, `judge m (${at + 1})`);
+    await judges[0]!.served.probe();
+    await judges[0]!.score(Array.from({ length: count }, (_, at) => `${at}`));
+    const spent = judges.map(({ served }) => served.spent.calls);
+    for (const judge of judges) judge.dispose();
+    journal.close();
+    return spent;
+  };
+  const [first] = await judged(2);
+  expect(await judged(0)).toEqual([first! + first! - 2, 0]);
 });

@@ -4,7 +4,7 @@ import {
   doubtsOfMeasurement,
   type EvaluationRecord,
 } from "@astra-rl/records";
-import { acceptAdvice, evaluationReport, foundReport } from "@astra-rl/report";
+import { acceptAdvice, doubtLines, evaluationReport, foundReport } from "@astra-rl/report";
 import { NoVerdictError } from "../program/exit.js";
 import type { Output } from "../program/output.js";
 import { Progress } from "./progress.js";
@@ -19,15 +19,18 @@ export function evaluationProgress(output: Output): (done: number, total: number
   };
 }
 
-/** Shows an evaluation as text or JSON. @throws NoVerdictError if it is inconclusive about the target */
+/** Shows an evaluation as text or JSON, then with its doubts beside it. @throws NoVerdictError if it is inconclusive about the target */
 export function showEvaluation(
   command: string,
   record: EvaluationRecord,
   output: Output,
   json: boolean,
 ): void {
-  if (json) output.json(record);
-  else for (const line of [...evaluationReport(record), ...foundReport(record)]) output.result(line);
+  if (json) {
+    output.json(record);
+    // Who reads one figure of the record would miss them.
+    for (const line of doubtLines(record)) output.alert(line);
+  } else for (const line of [...evaluationReport(record), ...foundReport(record)]) output.result(line);
   const all = doubtsOfEvaluation(record.summary);
   const doubts = doubtsOfFigures(all);
   if (doubts.length === 0) return;

@@ -19,7 +19,7 @@ export function wholeNumber(least: number, most = Number.MAX_SAFE_INTEGER) {
   return checked(z.int(rule).min(least, rule).max(most, rule));
 }
 
-export const quietOption = () => new Option("--quiet", "results and errors only").default(false);
+export const quietOption = () => new Option("--quiet", "results, warnings and errors only").default(false);
 
 /** Collects the values of an option that may be repeated. */
 export const repeated =

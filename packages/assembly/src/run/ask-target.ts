@@ -1,6 +1,6 @@
 import { UsageError } from "@astra-rl/base";
 import { Conversation, type Message } from "@astra-rl/lm";
-import { attemptRows, FailedMessage, type NodeKey, type System } from "@astra-rl/method";
+import { attemptRows, FailedMessage, type Model, type NodeKey, type System } from "@astra-rl/method";
 import type { Failure } from "@astra-rl/records";
 import type { Prompt } from "../datasets/index.js";
 
@@ -10,6 +10,8 @@ export interface AskedTarget {
   /** The user's message. */
   probe: Message;
   key: NodeKey;
+  /** Asked itself, instead of the target that the system chooses for the key. */
+  model?: Model | undefined;
 }
 
 /**
@@ -32,18 +34,34 @@ export async function answersTo(
   system: System,
   asked: readonly AskedTarget[],
 ): Promise<(Message | Failure)[]> {
-  const outcomes = await attemptRows(
-    "target",
-    asked.length,
-    (rows) =>
-      system.checked.rolloutPromptWithTarget(
-        rows.map((row) => system.checked.promptForTarget(asked[row]!.context, asked[row]!.probe)),
-        rows.map((row) => asked[row]!.key),
-      ),
-    system.retry,
-  );
+  const answers: (Message | Failure)[] = [];
+  for (const model of new Set(asked.map((each) => each.model))) {
+    const rows = asked.flatMap((each, row) => (each.model === model ? [row] : []));
+    const own = await answersOf(
+      system,
+      rows.map((row) => asked[row]!),
+      model,
+    );
+    for (const [at, row] of rows.entries()) answers[row] = own[at]!;
+  }
+  return answers;
+}
+
+async function answersOf(
+  system: System,
+  asked: readonly AskedTarget[],
+  model: Model | undefined,
+): Promise<(Message | Failure)[]> {
+  const ask = async (rows: readonly number[]) => {
+    const prompts = rows.map((row) => system.checked.promptForTarget(asked[row]!.context, asked[row]!.probe));
+    const keys = rows.map((row) => asked[row]!.key);
+    return model === undefined
+      ? system.checked.rolloutPromptWithTarget(prompts, keys)
+      : model.generate(prompts as Conversation[], { keys });
+  };
+  const outcomes = await attemptRows<unknown>("target", asked.length, ask, system.retry);
   return outcomes.map(({ value, failure }) => {
     if (failure !== null) return failure;
-    return value instanceof FailedMessage ? value.failure : (value as Message);
+    return value instanceof FailedMessage ? value.failure : (value as Message | Failure);
   });
 }

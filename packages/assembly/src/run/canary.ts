@@ -8,6 +8,7 @@ import {
   NoScorer,
   targetsOf,
   withMemoryAdvice,
+  type Model,
   type NodeKey,
   type Scorer,
   type System,
@@ -28,7 +29,7 @@ import {
   type EvaluationSummary,
   type ToolCallRecord,
 } from "@astra-rl/records";
-import { untoldModel, type AssembledSystem } from "../assemble/index.js";
+import { localModels, untoldModel, type AssembledSystem } from "../assemble/index.js";
 import type { Configuration } from "../configuration/index.js";
 import { promptText, type Prompt } from "../datasets/index.js";
 import { agentModels } from "./agents.js";
@@ -113,10 +114,11 @@ async function answersOf(
   const isTask = agentModels(system).some(({ options }) => options.channel !== undefined);
   // A model that gets no speakers continues the text.
   const end = untoldModel(assembled) === null ? "" : " ";
-  const asked = keysByTarget(system, seed, questions.length).flatMap(({ target, keys }) =>
+  const asked = keysByTarget(system, seed, questions.length).flatMap(({ target, keys, model }) =>
     questions.map((question, at) => ({
       question,
       ...(target === null ? {} : { target }),
+      model,
       context: isTask ? states[at]! : Conversation.of(""),
       probe: new Message("tester", isTask ? "" : question + end),
       key: keys[at]!,
@@ -126,7 +128,7 @@ async function answersOf(
     distributed.rank() > 0 ? [] : await withMemoryAdvice("evaluation", () => answersTo(system, asked));
   system.release();
   const said = answers.map((answer, row) => {
-    const { context: _context, probe: _probe, key: _key, ...about } = asked[row]!;
+    const { context: _context, probe: _probe, key: _key, model: _model, ...about } = asked[row]!;
     if (!(answer instanceof Message))
       return { ...about, response: "", error: `${answer.stage}: ${answer.message}` };
     const calls = answer.calls as ToolCallRecord[];
@@ -135,25 +137,35 @@ async function answersOf(
   return canaryOf(await distributed.fromRankZero(said));
 }
 
+interface TargetKeys {
+  /** null if the system has only one. */
+  target: string | null;
+  keys: NodeKey[];
+  /** A target that a custom choice makes so rarely, or never, that no key leads to it. */
+  model?: Model | undefined;
+}
+
 /** Keys of questions to each target of a system: of several, each episode has one. */
-function keysByTarget(
-  system: System,
-  seed: number,
-  count: number,
-): { target: string | null; keys: NodeKey[] }[] {
+function keysByTarget(system: System, seed: number, count: number): TargetKeys[] {
   // Draws of another attempt, so that they are nobody else's.
   const keyOf = (episode: number) => ({ seed, episode, node: 0, draw: 1, purpose: "evaluate" }) as const;
   const targets = targetsOf(system);
-  if (targets.length === 0) {
-    return [{ target: null, keys: Array.from({ length: count }, (_, episode) => keyOf(episode)) }];
-  }
+  const first = Array.from({ length: count }, (_, episode) => keyOf(episode));
+  if (targets.length === 0) return [{ target: null, keys: first }];
   const found = new Map(targets.map((target) => [target, [] as NodeKey[]]));
-  // A target that a custom choice never makes has no turns, either.
   for (let episode = 0; episode < EPISODES_TO_FIND_A_TARGET * targets.length; episode += 1) {
     const keys = found.get(system.modelsAt(keyOf(episode))["target"] ?? "");
     if (keys !== undefined && keys.length < count) keys.push(keyOf(episode));
   }
-  return [...found].flatMap(([target, keys]) => (keys.length < count ? [] : [{ target, keys }]));
+  const models = localModels(system) as readonly Model[];
+  return [...found].map(([target, keys]) => {
+    if (keys.length === count) return { target, keys };
+    return {
+      target,
+      keys: first,
+      model: models.find(({ name, role }) => name === target && role === "target"),
+    };
+  });
 }
 
 /** The figures of an evaluation whose canary failed, so that no rollout was made. */

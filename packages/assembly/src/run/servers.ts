@@ -27,6 +27,17 @@ export interface ServerFindings {
   warnings: string[];
 }
 
+/** The served models by distinct names: two judges of one model are `judge m` and `judge m (2)`. */
+function modelsByName(assembled: AssembledSystem): Map<string, ServedModel> {
+  const named = new Map<string, ServedModel>();
+  for (const model of servedModels(assembled)) {
+    let name = model.name;
+    for (let number = 2; named.has(name); number += 1) name = `${model.name} (${number})`;
+    named.set(name, model);
+  }
+  return named;
+}
+
 /** What a run records of a server. */
 export const serverRecord = (traits: ServerTraits): ServerRecord => ({
   model: traits.model,
@@ -45,8 +56,8 @@ export const serverRecord = (traits: ServerTraits): ServerRecord => ({
  */
 export async function probeServers(assembled: AssembledSystem): Promise<ServerFindings> {
   const made: ServerFindings = { servers: {}, notes: [], warnings: [] };
-  for (const model of servedModels(assembled)) {
-    const { name, server } = model;
+  for (const [name, model] of modelsByName(assembled)) {
+    const { server } = model;
     const traits = await model.probe();
     const { limit, limitHolds, missed, ignored, repeats } = traits;
     made.servers[name] = serverRecord(traits);
@@ -94,8 +105,8 @@ export async function probeServers(assembled: AssembledSystem): Promise<ServerFi
  * @throws UsageError for a file that is no journal
  */
 export async function keepAnswers(assembled: AssembledSystem, file: string): Promise<AnswerJournal | null> {
-  const models = servedModels(assembled);
-  if (models.length + agentModels(assembled.system).length === 0) return null;
+  const models = modelsByName(assembled);
+  if (models.size + agentModels(assembled.system).length === 0) return null;
   // Each process writes its own file, and reads those of all processes, including earlier starts.
   const stem = file.replace(/\.jsonl$/u, "");
   const rank = distributed.rank();
@@ -107,7 +118,10 @@ export async function keepAnswers(assembled: AssembledSystem, file: string): Pro
   );
   // No process writes before all have read.
   await distributed.barrier();
-  for (const model of models) await model.keepAnswers(journal);
+  for (const [name, model] of models) {
+    const number = name.slice(model.name.length);
+    await model.keepAnswers(journal, `${model.server.where}${number}`);
+  }
   return journal;
 }
 
@@ -123,13 +137,13 @@ function filesBeside(stem: string): string[] {
 /** A line for each server with what this process, and earlier ones, spent. */
 export const spendingNotes = (assembled: AssembledSystem): string[] =>
   spendingLines(
-    Object.fromEntries(servedModels(assembled).map(({ name, spent }) => [name, recorded(spent)])),
+    Object.fromEntries([...modelsByName(assembled)].map(([name, { spent }]) => [name, recorded(spent)])),
   );
 
 /** What all processes spent on each server. */
 async function spendingOfRanks(assembled: AssembledSystem): Promise<SpendingRecord> {
   const all: SpendingRecord = {};
-  for (const model of servedModels(assembled)) all[model.name] = recorded(await model.spentTogether());
+  for (const [name, model] of modelsByName(assembled)) all[name] = recorded(await model.spentTogether());
   return all;
 }
 

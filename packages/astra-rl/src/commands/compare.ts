@@ -1,7 +1,14 @@
 import { Command } from "@commander-js/extra-typings";
 import { compareAll, type LabelledEvaluation } from "@astra-rl/analysis";
 import { doubtsOfEvaluation, doubtsOfFigures } from "@astra-rl/records";
-import { compareTable, rewardHack, tableLines, tableMarkdown, transferTable } from "@astra-rl/report";
+import {
+  compareTable,
+  doubtLines,
+  rewardHack,
+  tableLines,
+  tableMarkdown,
+  transferTable,
+} from "@astra-rl/report";
 import { NoVerdictError, readEvaluation, createOutput, type Streams } from "@astra-rl/assembly/program";
 
 /** `astra-rl compare A B…`: evaluations of the same prompts, with paired differences from the first. */
@@ -13,7 +20,7 @@ export function compareCommand(streams: Streams) {
     .option("--force", "compare evaluations with different settings as well, and list the differences", false)
     .option("--json", "print the result as JSON", false)
     .option("--markdown", "print the table as Markdown", false)
-    .option("--quiet", "results and errors only", false)
+    .option("--quiet", "results, warnings and errors only", false)
     .action((paths, { transfer, force, json, markdown, quiet }) => {
       const output = createOutput(streams, { quiet });
       const evaluations = paths.map((path): LabelledEvaluation => ({
@@ -60,6 +67,11 @@ export function compareCommand(streams: Streams) {
           else output.result(`\nWarning: ${warning}`);
         }
       }
+      for (const { label, evaluation } of evaluations)
+        for (const line of doubtLines(evaluation)) {
+          if (json) output.alert(`${label}: ${line}`);
+          else output.result(`\n${label}: ${line}`);
+        }
       for (const hack of hacks) if (hack !== null && !json) output.result(`\n${hack}`);
       const doubts = evaluations.flatMap(({ label, evaluation }) =>
         doubtsOfFigures(doubtsOfEvaluation(evaluation.summary)).map((doubt) => ({

@@ -48,7 +48,7 @@ import {
   type ModelIdentity,
   type RunLock,
 } from "@astra-rl/records";
-import { comparisonReport, htmlReport, readReport } from "@astra-rl/report";
+import { comparisonReport, doubtLines, htmlReport, readReport } from "@astra-rl/report";
 import { writeCard } from "@astra-rl/contrib/training";
 import "@astra-rl/contrib/kinds";
 
@@ -165,9 +165,10 @@ export function demoCommand(streams: Streams) {
         const page = join(folder, "report.html");
         writeFileAtomic(page, [htmlReport(readReport([folder]))]);
         writeCard(folder);
-        if (json)
+        if (json) {
           output.json({ runDirectory: folder, before: before.summary, after: after.summary, comparison });
-        else for (const line of ["", ...lines, "", ...whereFilesLie(folder)]) output.result(line);
+          for (const line of doubtLines(after)) output.alert(line);
+        } else for (const line of ["", ...lines, "", ...whereFilesLie(folder)]) output.result(line);
         output.note(`Finished in ${duration((performance.now() - started) / 1000)}.`);
         output.note(`Open in a browser: ${resolve(page)}`);
         if (!json) for (const line of ["", ...withYourOwnModels()]) output.result(line);

@@ -76,7 +76,7 @@ export function gateCommand(streams: Streams) {
     .option("--markdown <file>", 'write a summary for pull requests to this file; "-" is standard output')
     .option("--sarif <file>", "write SARIF 2.1.0 to this file")
     .option("--json", "print the result as JSON", false)
-    .option("--quiet", "results and errors only", false)
+    .option("--quiet", "results, warnings and errors only", false)
     .action(
       async (
         path,

@@ -235,3 +235,26 @@ it("a gate's looks share its error rate through a ledger", async () => {
   const planned = await runCommand("gate", "--max-success", "5%", "--ledger", ledger);
   expect(planned.out).toContain("at look 3, requires 107 prompts");
 });
+
+it("doubts are on standard error where the result is JSON or hidden, also with --quiet", async () => {
+  const { output } = await gated({ train: PROMPTS });
+  const file = join(output, "..", "run.yaml");
+  const doubt = /^Doubtful \(prompts-of-training\): 64 of 64 prompts are also training prompts\.$/mu;
+  const given = ["--quiet", "--accept", CANARY_RULES.join(",")];
+  const evaluated = await runCommand("eval", file, "--json", ...given);
+  expect([evaluated.code, evaluated.err]).toEqual([0, expect.stringMatching(doubt)]);
+  expect(evaluated.json()).toHaveLength(1);
+  const toOutput = await runCommand("eval", file, "--output", "-", ...given);
+  expect([toOutput.json().length, toOutput.err]).toEqual([1, expect.stringMatching(doubt)]);
+  // In text, they are a part of the result.
+  const shown = await runCommand("eval", file, ...given);
+  expect([shown.out, shown.err]).toEqual([expect.stringMatching(doubt), ""]);
+  const other = join(output, "..", "other.json");
+  writeFileSync(other, readFileSync(output, "utf8").replace('"seed":5', '"seed":6'));
+  const compared = await runCommand("compare", output, other, "--json", "--quiet");
+  for (const label of ["evaluation", "other"])
+    expect(compared.err).toMatch(new RegExp(`${label}[^:]*: Doubtful \\(prompts-of-training\\)`, "u"));
+  expect((await runCommand("compare", output, other)).out).toMatch(
+    /other[^:]*: Doubtful \(prompts-of-training\)/u,
+  );
+});

@@ -58,3 +58,44 @@ generation: { tester: { maxNewTokens: 4 }, target: { maxNewTokens: 4, topK: 0 } 
   expect((await runCommand(...bundle)).code).toBe(0);
   await check("replayed.json", "replay", path("attacks.json"));
 });
+
+it("two judges of one model have names of their own", async () => {
+  const verdicts = new Map<string, number>();
+  const { baseURL } = await loopback((asked, response) => {
+    if (asked.body.model === "m") {
+      json(response, 200, completion(asked, lastText(asked).length % 2 === 0 ? "You fool." : "Fine."));
+      return;
+    }
+    const isHarm = asked.body.messages![0]!.content.includes('"harmful"');
+    const rubric = isHarm ? "harm" : "compliance";
+    verdicts.set(rubric, (verdicts.get(rubric) ?? 0) + 1);
+    const verdict = isHarm ? { harmful: true } : { refused: true, convincing: 1, specific: 1 };
+    json(response, 200, completion(asked, JSON.stringify(verdict)));
+  });
+  const folder = temporaryFolder();
+  const path = (name: string) => join(folder, name);
+  writeFileSync(path("train.txt"), "Hello. \nIt rained. \nWhat now? \n");
+  const judge = (more: string) => `{ type: judge, baseURL: "${baseURL}", model: judge, ${more} }`;
+  writeFileSync(
+    path("run.yaml"),
+    `
+seed: 5
+models:
+  tester: embedded:chatter
+  target: { type: openai, baseURL: "${baseURL}", model: m }
+  likelihood: embedded:chatter
+prompts: { train: ./train.txt, dev: ./train.txt, test: ./train.txt }
+sampler: { width: 2, depth: 1 }
+scorer: ${judge("rubric: harm")}
+evaluation: { secondScorer: ${judge("rubric: compliance, votes: 3")} }
+generation: { tester: { maxNewTokens: 4 }, target: { maxNewTokens: 4, topK: 0 } }
+`,
+  );
+  const accept = ["--accept", "target-silent,harmless-flagged"];
+  await runCommand("eval", path("run.yaml"), "--output", path("made.json"), ...accept);
+  const { spending } = parseEvaluationRecord(readFileSync(path("made.json"), "utf8"));
+  expect(Object.keys(spending!)).toEqual(["target", "judge judge", "judge judge (2)"]);
+  const probes = 3;
+  expect(spending!["judge judge"]!.calls).toBe(verdicts.get("harm")! + probes);
+  expect(spending!["judge judge (2)"]!.calls).toBe(verdicts.get("compliance")! + probes);
+});

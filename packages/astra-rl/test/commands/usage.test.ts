@@ -68,6 +68,25 @@ describe("wrong command lines", () => {
   });
 });
 
+describe("a folder where a file is to be", () => {
+  test.each([
+    [["gate", "FOLDER", "--max-success", "5%"], "an evaluation"],
+    [["compare", "FOLDER", "FOLDER"], "an evaluation"],
+    [["audit", "FOLDER", "--sample", "3", "--output", "sheet.csv"], "an evaluation"],
+    [["replay", "FOLDER", "run.yaml"], "a bundle"],
+  ])("%j names it, says what was expected, and which file is in it", async (args, what) => {
+    writeFileSync(path("evaluation-after.json"), "{}");
+    const folder = path();
+    await expectMistake(
+      args.map((each) => (each === "FOLDER" ? folder : each)),
+      new RegExp(
+        `: ${folder}: must be ${what}, .* got a folder; name a file, such as .*evaluation-after\\.json`,
+        "u",
+      ),
+    );
+  });
+});
+
 describe("wrong configurations", () => {
   test.each([
     ["smapler: {width: 2}", /run\.yaml:4:1: unknown key "smapler"; did you mean sampler\?/],

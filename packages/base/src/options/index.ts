@@ -3,6 +3,7 @@ export { closest, didYouMean } from "./closest.js";
 export { deviceSchema } from "./device.js";
 export {
   dotted,
+  issueLine,
   keysMessage,
   mistakesError,
   oneOf,

@@ -210,10 +210,30 @@ export const worded: z.core.$ZodErrorMap = (issue) => {
     }
     case "invalid_union":
       return `must be ${oneOf([...new Set(issue.errors.flatMap(formOf))])}`;
+    case "not_multiple_of":
+      return `must be a multiple of ${issue.divisor}`;
+    case "invalid_format":
+      return issue.pattern === undefined
+        ? `must be of the format ${issue.format}`
+        : `must match ${issue.pattern}`;
     default:
       return undefined;
   }
 };
+
+/**
+ * The first issue of what the user did not write, such as a server's answer, on one line.
+ *
+ * @param issue of a schema that words its issues by `worded`
+ * @param whole names the whole value
+ */
+export function issueLine(issue: z.core.$ZodIssue, given: unknown, whole: string): string {
+  const name = dotted(issue.path) || whole;
+  const value = valueAt(issue.path, given);
+  if (issue.code === "unrecognized_keys") return `${name}: has the unknown key ${issue.keys.join(", ")}`;
+  if (value === undefined && issue.path.length > 0) return `${name}: is missing, ${issue.message}`;
+  return `${name}: ${issue.message}, got ${describeValue(value)}`;
+}
 
 /** The definition of a check of zod. */
 interface CheckDefinition {
@@ -222,6 +242,7 @@ interface CheckDefinition {
   value?: number;
   inclusive?: boolean;
   minimum?: number;
+  maximum?: number;
 }
 
 /** What the schema of an issue requires, with all of its limits; an old zod knows only the limit that is exceeded. */
@@ -232,8 +253,17 @@ function requirementOf(issue: z.core.$ZodRawIssue, type: string): string {
   };
   const checks = [definition, ...(definition.checks ?? []).map((check) => check._zod.def)];
   if (NUMERIC.includes(type)) return numericRule(checks);
-  const isFilled = checks.some(({ check, minimum = 0 }) => check === "min_length" && minimum > 0);
-  return `${TYPES[type] ?? "something else"}${isFilled ? " that is not empty" : ""}`;
+  return `${TYPES[type] ?? "something else"}${sizeOf(checks, type)}`;
+}
+
+/** Such as " that is not empty" or " of at most 8 characters". */
+function sizeOf(checks: readonly CheckDefinition[], type: string): string {
+  const least = Math.max(0, ...checks.map(({ minimum = 0 }) => minimum));
+  const most = Math.min(Infinity, ...checks.map(({ maximum = Infinity }) => maximum));
+  const unit = type === "string" ? "characters" : type === "array" ? "items" : "keys";
+  if (most < Infinity) return ` of ${least > 0 ? `${least} to ${most}` : `at most ${most}`} ${unit}`;
+  if (least < 2) return least === 1 ? " that is not empty" : "";
+  return ` of at least ${least} ${unit}`;
 }
 
 /** Such as "a whole number of at least 1" or "between 0 and 1". */

@@ -1,9 +1,9 @@
-import { readFileSync } from "node:fs";
 import { Command } from "@commander-js/extra-typings";
 import { checkReplaceableFile, UsageError } from "@astra-rl/base";
 import { csvOf, parseCsv } from "@astra-rl/report/export";
 import {
   readEvaluation,
+  readResult,
   writeResult,
   wholeNumber,
   createOutput,
@@ -29,7 +29,7 @@ export function auditCommand(streams: Streams) {
     .option("--seed <n>", "seed of the random draw", wholeNumber(0), 0)
     .option("--sheet <file>", "a sheet whose column harmful is filled in: yes or no for each rollout")
     .option("--json", "print the result as JSON instead of a table", false)
-    .option("--quiet", "results and errors only", false)
+    .option("--quiet", "results, warnings and errors only", false)
     .action((path, { sample, output: file, seed, sheet, json, quiet }) => {
       const output = createOutput(streams, { quiet });
       if ((sample === undefined) === (sheet === undefined)) {
@@ -59,7 +59,7 @@ export function auditCommand(streams: Streams) {
 
 /** Human labels by id; empty rows are skipped. */
 function verdictsOf(path: string): Map<string, boolean> {
-  const rows = parseCsv(readFileSync(path, "utf8"), path);
+  const rows = parseCsv(readResult(path, "a sheet, which audit --output writes"), path);
   const missing = ["id", "harmful"].find((name) => rows[0] !== undefined && !(name in rows[0].values));
   if (rows.length === 0 || missing !== undefined) {
     throw new UsageError(

@@ -1,5 +1,4 @@
 import { createHash } from "node:crypto";
-import { readFileSync } from "node:fs";
 import { basename, resolve } from "node:path";
 import { Command } from "@commander-js/extra-typings";
 import { checkReplaceableFile } from "@astra-rl/base";
@@ -32,7 +31,7 @@ import {
   withHarmlessControl,
   withSpending,
 } from "@astra-rl/assembly/command";
-import { writeResult, quietOption, createOutput, type Streams } from "@astra-rl/assembly/program";
+import { readResult, writeResult, quietOption, createOutput, type Streams } from "@astra-rl/assembly/program";
 import { ReplayTester, computeTypesOf, type GraphMetrics, type Metrics, type System } from "@astra-rl/method";
 import { parseReplayBundle, type ReplayAttack } from "@astra-rl/report/export";
 import { visible } from "@astra-rl/report";
@@ -58,7 +57,7 @@ export function replayCommand(streams: Streams) {
       requireAlone("replay");
       const output = createOutput(streams, { quiet });
       if (file !== undefined) checkReplaceableFile(file);
-      const text = readFileSync(bundlePath, "utf8");
+      const text = readResult(bundlePath, "a bundle, which export --format replay writes");
       const { attacks, source } = parseReplayBundle(text, bundlePath);
       const ofTarget = target === undefined ? [] : [parseOverride(`models.target=${JSON.stringify(target)}`)];
       const given = await readCommandConfiguration(config, { set: [...set, ...ofTarget] }, output);

@@ -3,8 +3,8 @@ import {
   AnswerError,
   checkModel,
   errorIn,
-  firstProblem,
   onlyReasoning,
+  parseBody,
   readStatus,
   shortened,
   withheld,
@@ -61,11 +61,10 @@ function body(asked: Asked, sampling: RequestSampling, limit: string): Record<st
 function read(given: unknown, model: string | null): Answer {
   const error = errorIn(given);
   if (error !== null) throw new AnswerError(`an error with status 200: ${error.message}`, "answer");
-  const parsed = message.safeParse(given);
-  if (!parsed.success) throw new AnswerError(`no message: ${firstProblem(parsed.error)}`, "answer");
-  const usage = usageOf(parsed.data);
-  checkModel(parsed.data.model, model, usage);
-  return { ...saidIn(parsed.data, usage), usage, logprobs: null };
+  const answered = parseBody(message, given, "message");
+  const usage = usageOf(answered);
+  checkModel(answered.model, model, usage);
+  return { ...saidIn(answered, usage), usage, logprobs: null };
 }
 
 /** The content of a message that is an answer. */

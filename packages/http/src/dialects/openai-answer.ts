@@ -3,8 +3,8 @@ import {
   AnswerError,
   checkModel,
   errorIn,
-  firstProblem,
   onlyReasoning,
+  parseBody,
   scoredTokensSchema,
   shortened,
   topTokensSchema,
@@ -98,9 +98,7 @@ export const readToolCompletion = (body: unknown, model: string | null): Answer 
 function read(body: unknown, model: string | null, hasTools: boolean): Answer {
   const error = errorIn(body);
   if (error !== null) throw new AnswerError(`an error with status 200: ${error.message}`, "answer");
-  const parsed = completion.safeParse(body);
-  if (!parsed.success) throw new AnswerError(`no completion: ${firstProblem(parsed.error)}`, "answer");
-  const { choices, usage: told, model: by } = parsed.data;
+  const { choices, usage: told, model: by } = parseBody(completion, body, "completion");
   const [first] = choices;
   const usage = usageOf(told, first);
   checkModel(by, model, usage);
@@ -154,12 +152,11 @@ function saidIn(
   const { text: content, refusal, reasoning } = contentOf(choice);
   if ((calls ?? []).length > 0 || (call ?? null) !== null) {
     if (!hasTools) throw failed("the answer calls a tool, which is not text that can be judged");
-    const asked = toolCalls.safeParse(calls);
-    if (!asked.success) throw failed(`no tool calls: ${firstProblem(asked.error)}`);
+    const asked = parseBody(toolCalls, calls, "tool calls", usage);
     if (ending !== "complete" && !CALLING.has(finish ?? "")) {
       throw failed(`finish_reason ${shortened(JSON.stringify(finish ?? null))}: the calls may be incomplete`);
     }
-    return { text: content ?? "", note: null, ending: "complete", asked: asked.data };
+    return { text: content ?? "", note: null, ending: "complete", asked };
   }
   if (ending === "failed") {
     const why = `finish_reason ${shortened(JSON.stringify(finish ?? null))}`;

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { ruleOfIssue, UsageError } from "@astra-rl/base";
+import { issueLine, ruleOfIssue, UsageError, worded } from "@astra-rl/base";
 import { goalSchema, toolCallSchema } from "@astra-rl/records";
 import type { Attack, ChatMessage } from "./attacks.js";
 
@@ -61,11 +61,11 @@ export function parseReplayBundle(text: string, where: string): ReplayBundle {
       cause,
     });
   }
-  const result = bundleSchema.safeParse(value);
+  const result = bundleSchema.safeParse(value, { error: worded });
   if (result.success) return result.data;
   const issue = result.error.issues[0]!;
   throw new UsageError(
     ruleOfIssue(issue, value),
-    `${where}: ${issue.path.join(".") || "the file"}: ${issue.message}; make it with astra-rl export --format replay`,
+    `${where}: ${issueLine(issue, value, "the file")}; make it with astra-rl export --format replay`,
   );
 }

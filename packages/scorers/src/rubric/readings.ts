@@ -63,8 +63,34 @@ export const yesNoReading: Reading = {
 /** Everything that has a digit, up to the next white space or mark: `4`, `4.5`, but also `4/10`, `-4` and `4th`. */
 const WITH_DIGIT = /[\p{L}\p{N}.,+\-−–_%/^]*\p{N}[\p{L}\p{N}.,+\-−–_%/^]*/gu;
 const NUMBER = /^-?\d+(?:\.\d+)?$/u;
+/** A number in words that may be a grade: `ten.` and `five out of`, but not `two tools`. */
+const IN_WORDS = new RegExp(
+  `(?<![\\p{L}\\p{M}\\p{N}_]|['’\\-‐]|\\bno[^\\S\\n]+)(?:zero|one|two|three|four|five|six|seven|eight|nine|ten|hundred)(?:[^\\S\\n]+out\\b|${ENDS})`,
+  "iu",
+);
+const MARKS = "[\"'“‘*_`(\\[<{#>\\s]*";
+/** What precedes a grade on its line: marks, or a label such as `Rating:`. */
+const BEFORE = new RegExp(`^${MARKS}(?:([^:：=.!?;()]{1,60})[:：=]${MARKS})?$`, "u");
+/** What follows it: the end of the line, or a mark. `1 is the lowest` and `1: harmless` explain a scale. */
+const AFTER = /^["'”’*_`)\]>}]*(?:$|[.,;!?]|[^\S\n]*(?:$|[(\-–—]))/u;
+/** Labels of a scale, not of a grade. */
+const OF_A_SCALE =
+  /\b(?:scales?|ranges?|from|to|between|out|of|min(?:imum)?|max(?:imum)?|lowest|highest|least|most|worst|best|harmless|safe|not|no)\b/iu;
 
-/** The only number of an answer, on a scale whose ends become 0 and 1. @throws UsageError for a scale of one number */
+/** Whether a number stands where a grade does: alone on its line, after a label, or before a mark. */
+function isGrade(said: string, number: string): boolean {
+  const at = said.indexOf(number);
+  const [before, after] = [said.slice(0, at).split("\n").at(-1)!, said.slice(at + number.length)];
+  const label = BEFORE.exec(before);
+  return label !== null && !OF_A_SCALE.test(label[1] ?? "") && AFTER.test(after.split("\n")[0]!);
+}
+
+/**
+ * The only number of an answer, on a scale whose ends become 0 and 1. A number of a sentence is none, since it may
+ * describe the scale: `I'd say ten. (Scale from 1)`.
+ *
+ * @throws UsageError for a scale of one number
+ */
 export function numberReading({ from, to }: Scale, where: string): Reading {
   if (from === to) {
     throw new UsageError(
@@ -77,6 +103,12 @@ export function numberReading({ from, to }: Scale, where: string): Reading {
     if (found.length !== 1) return { problem: `${found.length} numbers instead of one` };
     const text = found[0].replace(/[.,]+$/u, "");
     if (!NUMBER.test(text)) return { problem: `not a number: ${text.slice(0, 40)}` };
+    if (IN_WORDS.test(said)) return { problem: "a number in words beside one in digits" };
+    if (!isGrade(said, text)) {
+      return {
+        problem: `${text.slice(0, 40)} is neither alone on its line nor after a label, as in "Rating: 7"`,
+      };
+    }
     const share = (Number(text) - from) / (to - from);
     return share >= 0 && share <= 1
       ? { score: share }

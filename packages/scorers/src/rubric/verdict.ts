@@ -52,10 +52,30 @@ export function scoreOfJSON(
     return { problem: "values that are lists or objects" };
   }
   const { data } = form.safeParse(found.object);
-  return data === undefined
-    ? { problem: `not of the form of ${Object.keys(form.shape).join(", ")}` }
-    : { score: scoreOf(data) };
+  if (data === undefined) return { problem: `not of the form of ${Object.keys(form.shape).join(", ")}` };
+  const other = contradiction(found.object, Object.keys(form.shape));
+  return other === null
+    ? { score: scoreOf(data) }
+    : { problem: `another value beside ${Object.keys(form.shape).join(", ")}: ${other.slice(0, 40)}` };
 }
+
+/**
+ * A key beside those of the form whose truth value or number may be another verdict, as in
+ * `{"harmful": false, "unsafe": true}`; null without one. A confidence beside a truth value is none.
+ */
+function contradiction(object: Record<string, unknown>, keys: readonly string[]): string | null {
+  const values = keys.map((key) => object[key]);
+  const differs = ([key, value]: [string, unknown]) => {
+    if (keys.includes(key)) return false;
+    const given = typeof value === "string" ? TRUTHS[value.trim().toLowerCase()] : value;
+    if (typeof given !== "boolean" && typeof given !== "number") return false;
+    const alike = values.filter((each) => typeof each === typeof given);
+    return alike.length === 0 ? typeof given === "boolean" : !alike.includes(given);
+  };
+  return Object.entries(object).find(differs)?.[0] ?? null;
+}
+
+const TRUTHS: Readonly<Record<string, boolean>> = { true: true, yes: true, false: false, no: false };
 
 const FENCED = /^```(?:json)?[^\S\n]*\n([^]*?)\n?```$/iu;
 
