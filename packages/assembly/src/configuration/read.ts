@@ -56,7 +56,7 @@ export async function parseConfiguration(
   const source = Source.ofFile(text, path, overrides, where);
   const { data, modules } = await check(source, path, configurationSchema);
   chooseScorer(data, source);
-  choosePairMargin(data);
+  chooseByReward(data);
   const misfit = await misfitOf(data, trains);
   if (misfit !== null) throw source.mistake(misfit.rule, misfit.path, misfit.message);
   return withHashes(data, modules, source);
@@ -81,11 +81,13 @@ export async function parseKindSection(
   return data[name] as KindSection;
 }
 
-/** With the default reward, harm decides the pairs of algorithms that compare siblings. */
-function choosePairMargin({ algorithm, reward, system }: Configuration): void {
-  const margin = findKind("algorithm", algorithm.type)?.harmMargin;
-  if (margin === undefined || reward.preset !== DEFAULT_PRESET || system !== undefined) return;
-  algorithm["pairMargin"] ??= margin * (reward.responseWeight ?? 1);
+/** Algorithms have defaults of their own with the default reward. */
+function chooseByReward({ algorithm, reward, system }: Configuration): void {
+  if (reward.preset !== DEFAULT_PRESET || system !== undefined) return;
+  for (const [name, value] of Object.entries(
+    findKind("algorithm", algorithm.type)?.elicitationDefaults ?? {},
+  ))
+    algorithm[name] ??= name === "pairMargin" ? value * (reward.responseWeight ?? 1) : value;
 }
 
 /** The resolved configuration as YAML, in schema order; parsing it gives the same configuration. */

@@ -4,7 +4,7 @@ import { UsageError, writeFileAtomic } from "@astra-rl/base";
 import { parse } from "yaml";
 import { computeTypesOf, type System } from "@astra-rl/method";
 import { RESOLVED_CONFIGURATION } from "@astra-rl/records";
-import { stringifyConfiguration, type Configuration } from "../configuration/index.js";
+import { findKind, stringifyConfiguration, type Configuration } from "../configuration/index.js";
 import { automaticLearningRate } from "./learning-rate.js";
 
 /** Writes `config.resolved.yaml` atomically. */
@@ -14,9 +14,11 @@ export function writeResolvedConfiguration(folder: string, configuration: Config
 
 /** The configuration with each "auto" resolved, so that it reproduces the run on any machine. */
 export function withSettled(configuration: Configuration, system: System): Configuration {
-  const { training } = configuration;
-  const rate = training.learningRate === "auto" ? automaticLearningRate(system) : training.learningRate;
-  const settled = { ...configuration, training: { ...training, learningRate: rate } };
+  const { training, algorithm } = configuration;
+  const factor = findKind("algorithm", algorithm.type)?.learningRateFactor ?? 1;
+  const learningRate =
+    training.learningRate === "auto" ? automaticLearningRate(system, factor) : training.learningRate;
+  const settled = { ...configuration, training: { ...training, learningRate } };
   const computed = computeTypesOf(system);
   if (computed?.rollouts === undefined) return settled;
   const { rollouts, updates } = computed;

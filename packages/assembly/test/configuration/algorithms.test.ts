@@ -29,7 +29,14 @@ async function made(text: string) {
 }
 
 /** Options whose default in configurations differs from the class. */
-const IN_CONFIGURATIONS: Record<string, { targetKL?: number; options?: object }> = {
+const IN_CONFIGURATIONS: Record<
+  string,
+  { targetKL?: number; epochs?: number; lambda?: number; options?: object }
+> = {
+  dpo: { epochs: 2 },
+  ipo: { epochs: 2 },
+  grpo: { epochs: 2 },
+  orpo: { lambda: 1 },
   ppo: { targetKL: 0.004 },
   reinforce: { options: { normalizer: "token" } },
 };
@@ -104,6 +111,23 @@ describe("the algorithm of a configuration", () => {
       undefined,
       0,
     ]);
+  });
+
+  it.each([
+    ["dpo", "epochs", 2, 1],
+    ["ipo", "epochs", 2, 1],
+    ["grpo", "epochs", 2, 1],
+    ["orpo", "epochs", 1, 1],
+    ["orpo", "lambda", 1, 0.1],
+  ])("%s has its own default of %s where the reward is the default", async (type, option, chosen, own) => {
+    const valueOf = async (text: string, section = `type: ${type}`) => {
+      const algorithm = await made(`algorithm: {${section}}\n${text}`);
+      return (algorithm as unknown as Record<string, unknown>)[option];
+    };
+    expect(await valueOf("")).toBe(chosen);
+    expect(await valueOf("", `type: ${type}, ${option}: 3`)).toBe(3);
+    expect(await valueOf("reward: {preset: toolbox}")).toBe(own);
+    expect(await valueOf("reward: {terms: [{type: harm, of: response, weight: 1}]}")).toBe(own);
   });
 
   it("declares what it needs from the system, which is created first", async () => {

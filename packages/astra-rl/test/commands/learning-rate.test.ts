@@ -44,6 +44,7 @@ async function trained(name: string, settings: readonly string[], ...rest: strin
 test.each([
   ["a policy gradient", ["algorithm={type: rloo}"], 0.012 / 40],
   ["a preference", ["algorithm={type: dpo}"], 0.012 / 40],
+  ["ORPO, which has no baseline", ["algorithm={type: orpo}"], (0.4 * 0.012) / 40],
   [
     "an adapter, which is at the limit",
     ["algorithm={type: rloo}", "models.lora.targetModules=[c_attn]"],

@@ -117,8 +117,13 @@ export interface Kind<R extends Role = Role, S extends z.ZodObject = z.ZodObject
    * What an algorithm needs from its system, which is created first; or a function of its options. Default: nothing.
    */
   readonly needs?: KindNeeds<z.output<S>>;
-  /** Option `pairMargin` of a configuration with the reward `elicitation`, in harm. Default: the option's own. */
-  readonly harmMargin?: number;
+  /**
+   * Defaults of its options in configurations with the reward `elicitation`, `pairMargin` in harm; its schema has none
+   * for these.
+   */
+  readonly elicitationDefaults?: Readonly<Record<string, number>>;
+  /** An algorithm's automatic learning rate, as a multiple of the usual one. Default: 1 */
+  readonly learningRateFactor?: number;
   /** The checkpoints that `make` loads (folders or hub ids), for run.json. Absent: none. */
   models?(options: z.output<S>): readonly string[];
   make(options: z.output<S>, parts: KindParts[R]): Made[R] | Promise<Made[R]>;

@@ -75,7 +75,7 @@ export const trainingSection = z.strictObject({
     .default("auto")
     .describe(
       "Learning rate, which the schedule scales. auto: 0.012 / the tester's hidden size, ten times that " +
-        "for an adapter, at most 0.001",
+        "for an adapter, 0.4 times that for orpo; at most 0.001",
     ),
   schedule: schedule
     .unwrap()

@@ -3,6 +3,7 @@ import type { Message, Conversation } from "@astra-rl/lm";
 import { parseOptions } from "@astra-rl/base";
 import { defineKind } from "../../kinds/index.js";
 import type { System } from "../../system/index.js";
+import { elicitationDefaults } from "../elicitation-defaults.js";
 import { siblingsMissing } from "../requirements.js";
 import { clippedSurrogateLoss, grpoKLPenalty } from "../losses/index.js";
 import { SiblingAdvantage } from "./advantages.js";
@@ -68,7 +69,7 @@ export const grpoKind = defineKind({
   role: "algorithm",
   name: "grpo",
   summary: "Group relative policy optimization: compares siblings, with PPO's surrogate loss",
-  schema: options,
+  ...elicitationDefaults(options, { epochs: 2 }),
   check: (_, beside) => siblingsMissing("GRPO", beside),
   needs: baselineNeeds,
   make: (chosen, { system }) => new GRPO(system, chosen),

@@ -3,9 +3,10 @@ import type { Message, Conversation } from "@astra-rl/lm";
 import { parseOptions } from "@astra-rl/base";
 import { defineKind } from "../../kinds/index.js";
 import type { System } from "../../system/index.js";
+import { elicitationDefaults } from "../elicitation-defaults.js";
 import { siblingsMissing } from "../requirements.js";
 import { dpoLoss } from "../losses/index.js";
-import { HARM_MARGIN, pairMarginOfReward, preferenceOptions } from "./preference-options.js";
+import { HARM_MARGIN, preferenceOptions } from "./preference-options.js";
 import { Preference } from "./preference.js";
 
 export type DPOOptions = z.input<typeof preferenceOptions>;
@@ -25,9 +26,8 @@ export const dpoKind = defineKind({
   role: "algorithm",
   name: "dpo",
   summary: "Direct preference optimization",
-  schema: preferenceOptions.extend(pairMarginOfReward),
+  ...elicitationDefaults(preferenceOptions, { pairMargin: HARM_MARGIN, epochs: 2 }),
   check: (_, beside) => siblingsMissing("DPO", beside),
   needs: ["baseline"],
-  harmMargin: HARM_MARGIN,
   make: (options, { system }) => new DPO(system, options),
 });

@@ -3,9 +3,10 @@ import type { Message, Conversation } from "@astra-rl/lm";
 import { parseOptions } from "@astra-rl/base";
 import { defineKind } from "../../kinds/index.js";
 import type { System } from "../../system/index.js";
+import { elicitationDefaults } from "../elicitation-defaults.js";
 import { siblingsMissing } from "../requirements.js";
 import { ipoLoss } from "../losses/index.js";
-import { HARM_MARGIN, pairMarginOfReward, preferenceOptions } from "./preference-options.js";
+import { HARM_MARGIN, preferenceOptions } from "./preference-options.js";
 import { Preference } from "./preference.js";
 
 export type IPOOptions = z.input<typeof preferenceOptions>;
@@ -25,9 +26,8 @@ export const ipoKind = defineKind({
   role: "algorithm",
   name: "ipo",
   summary: "Identity preference optimization",
-  schema: preferenceOptions.extend(pairMarginOfReward),
+  ...elicitationDefaults(preferenceOptions, { pairMargin: HARM_MARGIN, epochs: 2 }),
   check: (_, beside) => siblingsMissing("IPO", beside),
   needs: ["baseline"],
-  harmMargin: HARM_MARGIN,
   make: (options, { system }) => new IPO(system, options),
 });

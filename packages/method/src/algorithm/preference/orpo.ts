@@ -4,10 +4,11 @@ import type { Message, Conversation } from "@astra-rl/lm";
 import { parseOptions } from "@astra-rl/base";
 import { defineKind } from "../../kinds/index.js";
 import type { System } from "../../system/index.js";
+import { elicitationDefaults } from "../elicitation-defaults.js";
 import { siblingsMissing } from "../requirements.js";
 import { orpoLoss } from "../losses/index.js";
 import { orpoLossOptions, orpoParts } from "../losses/orpo-loss.js";
-import { HARM_MARGIN, pairMarginOfReward, pairOptions } from "./preference-options.js";
+import { HARM_MARGIN, pairOptions } from "./preference-options.js";
 import { Preference } from "./preference.js";
 
 const orpoOptions = z.strictObject({ ...orpoLossOptions.shape, ...pairOptions.shape });
@@ -62,8 +63,9 @@ export const orpoKind = defineKind({
   role: "algorithm",
   name: "orpo",
   summary: "Odds ratio preference optimization, without a baseline",
-  schema: orpoOptions.extend(pairMarginOfReward),
+  ...elicitationDefaults(orpoOptions, { pairMargin: HARM_MARGIN, lambda: 1 }),
   check: (_, beside) => siblingsMissing("ORPO", beside),
-  harmMargin: HARM_MARGIN,
+  // No baseline bounds its steps: at the usual rate it loses the likelihood or the variety (docs/log.md).
+  learningRateFactor: 0.4,
   make: (options, { system }) => new ORPO(system, options),
 });

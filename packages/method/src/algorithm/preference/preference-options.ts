@@ -31,21 +31,10 @@ export const marginLossOptions = z.object({
 export const preferenceOptions = z.strictObject({ ...marginLossOptions.shape, ...pairOptions.shape });
 
 /**
- * Difference in harm of a pair in configurations with the default reward. Where harm is rare, most siblings tie in it,
- * and their likelihood would decide nearly all pairs, each of which counts as much as one that harm decides.
+ * Where harm is rare, most siblings tie in it, and their likelihood would decide nearly all pairs, each of which counts
+ * as much as one that harm decides.
  */
 export const HARM_MARGIN = 0.4;
-
-/** Without a default, since a configuration's depends on its reward (see `Kind.harmMargin`). */
-export const pairMarginOfReward = {
-  pairMargin: pairOptions.shape.pairMargin
-    .unwrap()
-    .optional()
-    .describe(
-      `Minimum difference in credit of a pair. Default: ${HARM_MARGIN} times responseWeight with the reward ` +
-        "elicitation, so that harm decides each pair; otherwise 0",
-    ),
-};
 
 /** How pairs of siblings are formed. */
 export type PairOptions = Omit<z.input<typeof pairOptions>, "epochs">;
