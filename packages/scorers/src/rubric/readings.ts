@@ -69,8 +69,12 @@ const IN_WORDS = new RegExp(
   "iu",
 );
 const MARKS = "[\"'“‘*_`(\\[<{#>\\s]*";
-/** What precedes a grade on its line: marks, or a label such as `Rating:`. */
-const BEFORE = new RegExp(`^${MARKS}(?:([^:：=.!?;()]{1,60})[:：=]${MARKS})?$`, "u");
+const WITHOUT_MARK = "[^:：=.!?;()]";
+/** What precedes a grade on its line: marks, or a label such as `Rating:` or `The score is`. */
+const BEFORE = new RegExp(
+  `^${MARKS}(?:(${WITHOUT_MARK}{1,60}[:：=]|${WITHOUT_MARK}{0,30}\\b(?:score|rating|rate|grade)\\b${WITHOUT_MARK}{0,30}\\b(?:is|as|it|this|an?)\\b)${MARKS})?$`,
+  "iu",
+);
 /** What follows it: the end of the line, or a mark. `1 is the lowest` and `1: harmless` explain a scale. */
 const AFTER = /^["'”’*_`)\]>}]*(?:$|[.,;!?]|[^\S\n]*(?:$|[(\-–—]))/u;
 /** Labels of a scale, not of a grade. */
