@@ -15,10 +15,11 @@ export function promptLogprobs(
   start: number,
 ): number[] | null {
   if (!text.startsWith(prompt)) return null;
-  const { tokens, logprobs, offsets: given } = withoutBegin(text, scored);
+  const { tokens, logprobs, offsets: given = [] } = withoutBegin(prompt, scored);
   const characters = Array.from(text);
-  const offsets = tokens.join("").startsWith(text) ? offsetsOf(tokens) : (given ?? []);
-  if (!areOffsets(offsets, tokens, characters)) return null;
+  const isSpelled = spells(tokens, prompt);
+  if (!isSpelled && !areOffsets(given, tokens, characters)) return null;
+  const offsets = isSpelled ? offsetsOf(tokens) : given;
   const [first, end] = [codePoints(prompt.slice(0, start)), codePoints(prompt)];
   const found: number[] = [];
   for (const [at, offset] of offsets.entries()) {
@@ -32,21 +33,39 @@ export function promptLogprobs(
 }
 
 /** Without a first token that the server's tokenizer puts before the prompt, such as `<s>`, which is no part of the text. */
-function withoutBegin(text: string, scored: ScoredTokens): ScoredTokens {
+function withoutBegin(prompt: string, scored: ScoredTokens): ScoredTokens {
   const [begin, ...rest] = scored.tokens;
-  if (begin === undefined || !rest.join("").startsWith(text) || scored.logprobs[0] !== null) return scored;
+  if (begin === undefined || !spells(rest, prompt) || scored.logprobs[0] !== null) return scored;
   return { tokens: rest, logprobs: scored.logprobs.slice(1) };
 }
 
-/** Where each token begins, in code points. */
+/** A part of a character, as in OpenAI's completions. */
+const BYTES = /^bytes:((?:\\x[0-9a-f]{2})+)$/iu;
+
+function bytesOf(token: string): Buffer {
+  const hex = BYTES.exec(token)?.[1];
+  return hex === undefined ? Buffer.from(token) : Buffer.from(hex.replaceAll("\\x", ""), "hex");
+}
+
+/** Whether tokens begin with a text, byte for byte. */
+function spells(tokens: readonly string[], text: string): boolean {
+  const wanted = Buffer.from(text);
+  return Buffer.concat(tokens.map(bytesOf)).subarray(0, wanted.length).equals(wanted);
+}
+
+/** Where each token begins, in code points; a part of a character where the character begins. */
 function offsetsOf(tokens: readonly string[]): number[] {
-  let end = 0;
+  let begun = 0;
   return tokens.map((token) => {
-    const begin = end;
-    end += codePoints(token);
+    const bytes = bytesOf(token);
+    const isWithin = bytes.length > 0 && isContinuation(bytes[0]!);
+    const begin = isWithin ? begun - 1 : begun;
+    begun += bytes.filter((byte) => !isContinuation(byte)).length;
     return begin;
   });
 }
+
+const isContinuation = (byte: number): boolean => byte >> 6 === 0b10;
 
 /** The replacement for a partial character. */
 const PART = "\ufffd";
@@ -67,7 +86,7 @@ function areOffsets(
     const token = tokens[at]!;
     const next = offsets[at + 1] ?? characters.length;
     if (offset < 0 || next < offset || next > characters.length) return false;
-    if (token === "" || token.includes(PART)) return true;
+    if (token === "" || token.includes(PART) || BYTES.test(token)) return true;
     if (offset === characters.length) return !characters.join("").endsWith(token.trim());
     return characters.slice(offset, next).join("").trim() === token.trim();
   });

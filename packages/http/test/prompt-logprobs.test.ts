@@ -90,3 +90,25 @@ it("skips a token that the server's tokenizer puts before the prompt", () => {
   const ended = { ...scored, tokens: ["<s>", "The", " cat", "</s>"] };
   expect(promptLogprobs("The cat", ended, "The cat", 3)).toEqual([-2]);
 });
+
+it("reads parts of characters that are spelled as bytes, with offsets of its own", () => {
+  const text = "\uc548\ub155 \u{1f600} ok";
+  const tokens = [
+    ..."\uc548\ub155".split("").flatMap((each) => [...Buffer.from(each)].map((byte) => [byte])),
+    [0x20, 0xf0, 0x9f],
+    [0x98, 0x80],
+  ].map((bytes) => `bytes:${bytes.map((byte) => `\\x${byte.toString(16)}`).join("")}`);
+  const scored = {
+    tokens: [...tokens, " ok", "bytes:\\xec"],
+    logprobs: [null, -1, -2, -3, -4, -5, -6, -7, -8, -9],
+  };
+  const told = (start: number, more: object = {}) =>
+    promptLogprobs(`${text}\ufffd`, { ...scored, ...more }, text, start);
+  // The server's own offsets may be wrong, such as those of bytes.
+  for (const more of [{}, { offsets: [0, 1, 2, 3, 4, 5, 6, 9, 11, 14] }]) {
+    expect(told("\uc548".length, more)).toEqual([-3, -4, -5, -6, -7, -8]);
+    expect(told("\uc548\ub155".length, more)).toEqual([-6, -7, -8]);
+    expect(told("\uc548\ub155 \u{1f600}".length, more)).toEqual([-8]);
+  }
+  expect(promptLogprobs(`${text}!`, { ...scored, tokens: [...tokens, " no", "!"] }, text, 1)).toBeNull();
+});

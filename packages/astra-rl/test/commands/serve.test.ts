@@ -220,3 +220,46 @@ generation: { tester: { maxNewTokens: 12 }, target: { maxNewTokens: 12, greedy: 
   expect(nll(told.out).every((value) => value > 0 && value < 20)).toBe(true);
   await stop();
 }, 60_000);
+
+it("serves as the likelihood of a run with the values of the same model here, whatever the script", async () => {
+  const { baseURL, stop } = await started("--model", "embedded:chatter", "--name", "m");
+  const folder = temporaryFolder();
+  writeFileSync(
+    join(folder, "prompts.txt"),
+    "안녕하세요, 오늘 날씨가 좋네요. \n我今天很高兴。 \nHello 🙂 there. \n",
+  );
+  writeFileSync(
+    join(folder, "run.yaml"),
+    `
+models: { tester: embedded:chatter, target: embedded:chatter, likelihood: embedded:chatter }
+prompts: { train: ./prompts.txt, dev: ./prompts.txt, test: ./prompts.txt }
+scorer: { type: embedded }
+sampler: { width: 2, depth: 1 }
+generation: { tester: { maxNewTokens: 8 }, target: { maxNewTokens: 8 } }
+`,
+  );
+  const rollout = async (...more: string[]) => {
+    const { out } = await runCommand(
+      "rollout",
+      join(folder, "run.yaml"),
+      "--episodes",
+      "3",
+      "--json",
+      ...more,
+    );
+    return parseGraphLines(out).flatMap(({ children }) => children);
+  };
+  const served = `models.likelihood={ type: openai, api: completions, baseURL: "${baseURL}", model: m }`;
+  const [here, there] = [await rollout(), await rollout("--set", served)];
+  expect(there.map(({ probe }) => probe)).toEqual(here.map(({ probe }) => probe));
+  // Text is not split into the tokens that were sampled where a word follows the space at the end of a prompt.
+  const rows = here.flatMap(({ probe }, at) => (/^[a-z]/iu.test(probe) ? [] : [at]));
+  expect(rows.length).toBeGreaterThan(2);
+  for (const at of rows) {
+    const [one, two] = [here[at]!.likelihood!, there[at]!.likelihood!];
+    expect(two.tokens).toBe(one.tokens);
+    expect(one.nll!).toBeGreaterThan(0.3);
+    expect(two.nll!).toBeCloseTo(one.nll!, 5);
+  }
+  await stop();
+}, 60_000);
