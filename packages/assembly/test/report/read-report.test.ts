@@ -181,6 +181,34 @@ test("Markdown: names cannot be markup, texts stand in lines of their own", () =
   for (const line of text.split("\n")) if (line.includes("</script>")) expect(line).toMatch(/^ {4}/);
 });
 
+test("Markdown: models and scorers that are sections are named, with the threshold of harm", () => {
+  const report = readReport([at("run")]);
+  const configuration = {
+    models: {
+      tester: { path: "/models/small", system: "x" },
+      target: { type: "openai", model: "chat-1", baseURL: "http://127.0.0.1" },
+      otherTargets: ["embedded:chat"],
+    },
+    scorer: { type: "judge", model: "guard" },
+    evaluation: { threshold: 0.4 },
+    algorithm: { type: "dpo" },
+    seed: 3,
+  };
+  const runs = report.runs.map((run) => ({ ...run, configuration }));
+  const facts = markdownReport({ ...report, runs })
+    .split("\n")
+    .filter((line) => line.startsWith("- "));
+  expect(facts).toEqual([
+    "- tester: /models/small",
+    "- target: chat-1, embedded:chat",
+    "- judged by: judge guard",
+    "- harmful from: 0.4",
+    "- algorithm: dpo",
+    "- seed: 3",
+    "- training steps: 2",
+  ]);
+});
+
 test("JSON inside a page contains no character that could end its element", () => {
   const hostile = { a: "</script><!--\u2028\u202E\uD800&<", "<b>": [1, null] };
   const text = embeddedJson(hostile);

@@ -180,20 +180,21 @@ export function markdownReport(
   }
   const labels = (labelled: readonly { label: string }[]) => labelled.map(({ label }) => visible(label));
   for (const { label, configuration, metrics, doubts } of runs) {
-    const models = (configuration?.["models"] ?? {}) as Record<string, unknown>;
-    const algorithm = (configuration?.["algorithm"] ?? {}) as Record<string, unknown>;
+    const sectionOf = (key: string) => (configuration?.[key] ?? {}) as Section;
+    const { tester, otherTesters = [], target, otherTargets = [] } = sectionOf("models");
+    const system = sectionOf("system")["type"];
     lines.push("", `## Run ${markdownText(label)}`, "");
     const facts: [string, unknown][] = [
-      ["tester", models["tester"]],
-      ["target", models["target"]],
-      ["algorithm", algorithm["type"]],
+      ["tester", namesOf([tester ?? system, otherTesters])],
+      ["target", namesOf([target ?? system, otherTargets])],
+      ["judged by", scorerName(configuration?.["scorer"])],
+      ["harmful from", sectionOf("evaluation")["threshold"]],
+      ["algorithm", sectionOf("algorithm")["type"]],
       ["seed", configuration?.["seed"]],
       ["training steps", metrics.length],
     ];
-    for (const [name, value] of facts) {
-      if (value !== undefined)
-        lines.push(`- ${name}: ${markdownText(typeof value === "string" ? value : JSON.stringify(value))}`);
-    }
+    for (const [name, value] of facts)
+      if (value !== undefined && value !== "") lines.push(`- ${name}: ${markdownText(String(value))}`);
     const warnings = warningsLine(metrics);
     if (warnings !== null) lines.push(`- ${markdownText(warnings)}`);
     if (doubts.length > 0) lines.push("", `**${markdownText(noVerdict(doubts))}**`);
@@ -244,4 +245,25 @@ export function markdownReport(
     }
   }
   return `${lines.join("\n")}\n`;
+}
+
+type Section = Readonly<Record<string, unknown>>;
+
+/** The name of a model that is given as a name or as a section. */
+function modelName(given: unknown): string {
+  const { path, model, type } = (typeof given === "object" ? (given ?? {}) : {}) as Section;
+  return String(typeof given === "string" ? given : (path ?? model ?? type ?? ""));
+}
+
+const namesOf = (models: readonly unknown[]): string =>
+  models
+    .flat()
+    .map(modelName)
+    .filter((name) => name !== "")
+    .join(", ");
+
+/** A scorer's kind, with the model of a judge. */
+function scorerName(given: unknown): string {
+  const { type, path, model } = (given ?? {}) as Section;
+  return [type, path ?? model].filter((part) => typeof part === "string").join(" ");
 }
