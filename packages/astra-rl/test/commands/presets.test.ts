@@ -125,3 +125,16 @@ test("the name of a scorer instead of its section gets a hint", async () => {
     ]);
   }
 });
+
+test("init names the next command: eval where the preset's tester is not trained", async () => {
+  for (const [name, command] of [
+    ["perez-zero-shot", "eval"],
+    ["perez-few-shot", "eval"],
+    ["perez-supervised", "train"],
+  ] as const) {
+    const file = path(`next-${name}.yaml`);
+    const models = ["--tester", goldenFolder, "--target", goldenFolder];
+    const { err } = await runCommand("init", file, "--preset", name, ...models);
+    expect(err).toContain(`Next: astra-rl ${command} ${file}`);
+  }
+});
