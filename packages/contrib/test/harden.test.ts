@@ -69,7 +69,7 @@ describe("astra-rl harden", () => {
   it("calls the trained model the hardened target, without a tester's card", async () => {
     expect(existsSync(path("hard", "target", "checkpoints", "last"))).toBe(true);
     expect(existsSync(path("hard", "target", "checkpoints", "best", "README.md"))).toBe(false);
-    const steps = ["--set", "training.trainingSteps=1", "--set", "training.evaluateEvery=0"];
+    const steps = ["--set", "training.trainingSteps=1", "--set", "training.evaluateEvery=1"];
     const { err } = await runCommand(
       "train",
       path("hard", "harden.yaml"),
@@ -79,6 +79,8 @@ describe("astra-rl harden", () => {
     );
     expect(err).toContain("checkpoints/last: the hardened target, in Hugging Face format");
     expect(err).not.toMatch(/the tester, in|--tester/u);
+    // The roles are swapped: what its silent partner says is no evidence.
+    expect(err).not.toMatch(/No conversation led|Doubtful|the choice of best/u);
   });
 
   it("trains in rounds: each uses the attacks of all testers, and a tester that finds too few ends them", async () => {

@@ -153,11 +153,11 @@ function showRun(
   { folder, configuration, checkpoints, lastEvaluation, metrics }: TrainingRun,
   output: Output,
 ): void {
-  if (lastEvaluation !== null && lastEvaluation.details.length > 0)
-    for (const line of foundReport(lastEvaluation)) output.note(line);
-  if (distributed.rank() > 0) return;
   // Hardening trains the target as the tester: it is not a tester, and has no conversations with one.
   const isTarget = isSilent(configuration.models.target);
+  if (!isTarget && lastEvaluation !== null && lastEvaluation.details.length > 0)
+    for (const line of foundReport(lastEvaluation)) output.note(line);
+  if (distributed.rank() > 0) return;
   if (!isTarget) writeCard(folder);
   output.note(`Run folder: ${folder}`);
   output.note(`  ${join(folder, "metrics.jsonl")}: a line for each step`);
@@ -168,7 +168,8 @@ function showRun(
   const format =
     checkpointFormat(saved[0]!) === null ? "which only its system can load" : "in Hugging Face format";
   output.note(`  ${saved.join(", ")}: the ${isTarget ? "hardened target" : "tester"}, ${format}`);
-  const guess = lastEvaluation !== null && saved.length > 1 ? bestAdvice(lastEvaluation.summary) : null;
+  const guess =
+    !isTarget && lastEvaluation !== null && saved.length > 1 ? bestAdvice(lastEvaluation.summary) : null;
   if (guess !== null) output.note(`  ${guess}`);
   if (!isTarget)
     output.note(`Evaluate it: astra-rl eval ${join(folder, "config.resolved.yaml")} --tester ${saved[0]}`);

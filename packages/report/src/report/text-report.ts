@@ -194,7 +194,8 @@ export function markdownReport(
       ["training steps", metrics.length],
     ];
     for (const [name, value] of facts)
-      if (value !== undefined && value !== "") lines.push(`- ${name}: ${markdownText(String(value))}`);
+      if (value !== undefined && value !== "")
+        lines.push(`- ${name}: ${markdownText(typeof value === "string" ? value : JSON.stringify(value))}`);
     const warnings = warningsLine(metrics);
     if (warnings !== null) lines.push(`- ${markdownText(warnings)}`);
     if (doubts.length > 0) lines.push("", `**${markdownText(noVerdict(doubts))}**`);
@@ -249,10 +250,11 @@ export function markdownReport(
 
 type Section = Readonly<Record<string, unknown>>;
 
-/** The name of a model that is given as a name or as a section. */
+/** The name of a model that is given as a name or as a section; empty if it has none. */
 function modelName(given: unknown): string {
-  const { path, model, type } = (typeof given === "object" ? (given ?? {}) : {}) as Section;
-  return String(typeof given === "string" ? given : (path ?? model ?? type ?? ""));
+  if (typeof given === "string") return given;
+  const { path, model, type } = (given ?? {}) as Section;
+  return [path, model, type].find((name) => typeof name === "string") ?? "";
 }
 
 const namesOf = (models: readonly unknown[]): string =>
