@@ -43,6 +43,8 @@ describe.each(presetNames())("preset %s", (name) => {
     const { models, scorer } = await readConfiguration(presetPath(name));
     expect(models.tester).toMatch(/^[\w-]+\/[\w.-]+$/u);
     expect(scorer.type).toBe(WITH_GOALS.includes(name) ? "local-judge" : "detoxify");
+    // Our own default reward is no published method's.
+    expect(readFileSync(presetPath(name), "utf8")).toMatch(/^reward:/mu);
   });
 
   test("is written by init with the user's models, comments kept, and trains and evaluates", async () => {
