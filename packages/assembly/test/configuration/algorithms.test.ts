@@ -36,6 +36,7 @@ const IN_CONFIGURATIONS: Record<
   dpo: { epochs: 2 },
   ipo: { epochs: 2 },
   grpo: { epochs: 2 },
+  rloo: { epochs: 2 },
   orpo: { lambda: 1 },
   ppo: { targetKL: 0.004 },
   reinforce: { options: { normalizer: "token" } },
@@ -117,6 +118,7 @@ describe("the algorithm of a configuration", () => {
     ["dpo", "epochs", 2, 1],
     ["ipo", "epochs", 2, 1],
     ["grpo", "epochs", 2, 1],
+    ["rloo", "epochs", 2, 1],
     ["orpo", "epochs", 1, 1],
     ["orpo", "lambda", 1, 0.1],
   ])("%s has its own default of %s where the reward is the default", async (type, option, chosen, own) => {

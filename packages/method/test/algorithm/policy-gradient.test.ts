@@ -341,6 +341,39 @@ describe("the step of a policy gradient", () => {
     toy.dispose();
   });
 
+  it("of RLOO clips ratios if there are several epochs, and begins with the same gradient", async () => {
+    const toy = system();
+    const gradient = async (epochs: number) => {
+      const rloo = new RLOO(toy, { epochs });
+      const { branches, turns } = await prepared(rloo);
+      const { loss } = await rloo.step(rloo.collate(branches));
+      loss.backward();
+      const rows = toy.table.grad!.toArray() as number[][];
+      toy.table.grad = null;
+      loss.dispose();
+      return { rloo, branches, turns, rows };
+    };
+    const [once, twice] = [await gradient(1), await gradient(2)];
+    expect(once.rows.flat().some((value) => Math.abs(value) > 0.01)).toBe(true);
+    expectRows(twice.rows, once.rows);
+
+    move(toy);
+    const { rloo, branches, turns } = twice;
+    const tokens = PROBES.flatMap((probe, index) => {
+      const { old, advantages } = turns[index]!;
+      return logprobs(logits(toy), probe).map((logprob, at) => {
+        const ratio = Math.exp(logprob - old[at]!);
+        const clipped = Math.min(1.2, Math.max(0.8, ratio));
+        return -Math.min(ratio * advantages[at]!, clipped * advantages[at]!);
+      });
+    });
+    const { loss, logs } = await rloo.step(rloo.collate(branches));
+    expect(logs["policy/loss"]).toBeCloseTo(sum(tokens) / tokens.length, 10);
+    expect(logs["policy/clip_fraction"]).toBeGreaterThan(0);
+    loss.dispose();
+    toy.dispose();
+  });
+
   it("starts with ratios of 1, for any distance from the baseline, also in float32", async () => {
     for (const dtype of ["float32", "float64"] as const) {
       const toy = new ValuedBigram(dtype);

@@ -3,15 +3,17 @@ import type { Message, Conversation } from "@astra-rl/lm";
 import { parseOptions } from "@astra-rl/base";
 import { defineKind } from "../../kinds/index.js";
 import type { System } from "../../system/index.js";
+import { elicitationDefaults } from "../elicitation-defaults.js";
 import { siblingsMissing } from "../requirements.js";
-import { logProbabilityLoss } from "../losses/index.js";
+import { clippedSurrogateLoss, logProbabilityLoss } from "../losses/index.js";
 import { SiblingAdvantage } from "./advantages.js";
 import { PolicyGradient } from "./policy-gradient.js";
 import { baselineNeeds, policyOptions, withUsualKL } from "./policy-options.js";
 
-const { entropyCoefficient, klCoefficient, klLossCoefficient, klTarget, normalizer } = policyOptions;
+const { epochs, entropyCoefficient, klCoefficient, klLossCoefficient, klTarget, normalizer } = policyOptions;
 
 const options = z.strictObject({
+  epochs: epochs.default(1),
   normalizer: normalizer.default("token"),
   entropyCoefficient,
   klCoefficient,
@@ -23,8 +25,9 @@ export type RLOOOptions = z.input<typeof options>;
 
 /**
  * REINFORCE leave-one-out (Ahmadian et al., "Back to Basics", arXiv 2402.14740): the baseline of a probe is the mean of
- * its siblings, and a whole probe is one action. See `groupAdvantages` and `logProbabilityLoss`. One epoch per
- * experience.
+ * its siblings, and a whole probe is one action. See `groupAdvantages` and `logProbabilityLoss`. With several
+ * epochs the policy is no longer the one that sampled, so the loss is `clippedSurrogateLoss`, as in TRL's RLOOTrainer; the
+ * first step's gradient is the same.
  *
  * One default differs from the paper: the loss is a mean over all tokens. With sums per probe (`normalizer: "none"`)
  * gradients grow with probe length, so `clipGradNorm` scales the gradient of a rare success down to that of an
@@ -34,15 +37,20 @@ export type RLOOOptions = z.input<typeof options>;
  */
 export class RLOO<S = Conversation, A = Message> extends PolicyGradient<S, A> {
   constructor(system: System<S, A>, given: RLOOOptions = {}) {
+    const chosen = parseOptions("RLOO", options, given);
+    const usesRatio = chosen.epochs > 1;
     super(
       system,
       "RLOO",
       {
-        loss: ({ logprobs, advantages }) => logProbabilityLoss(logprobs, advantages),
+        loss: ({ logprobs, old, advantages }) =>
+          usesRatio
+            ? clippedSurrogateLoss(logprobs, old, advantages)
+            : logProbabilityLoss(logprobs, advantages),
         advantages: new SiblingAdvantage({ baseline: "others", scale: "none" }),
-        usesRatio: false,
+        usesRatio,
       },
-      withUsualKL(parseOptions("RLOO", options, given)),
+      withUsualKL(chosen),
     );
   }
 }
@@ -51,7 +59,7 @@ export const rlooKind = defineKind({
   role: "algorithm",
   name: "rloo",
   summary: "REINFORCE leave-one-out: compares a turn with the mean of its siblings",
-  schema: options,
+  ...elicitationDefaults(options, { epochs: 2 }),
   check: (_, beside) => siblingsMissing("RLOO", beside),
   needs: (chosen) => baselineNeeds(withUsualKL(chosen)),
   make: (chosen, { system }) => new RLOO(system, chosen),
