@@ -80,7 +80,8 @@ describe("astra-rl harden", () => {
     expect(err).toContain("checkpoints/last: the hardened target, in Hugging Face format");
     expect(err).not.toMatch(/the tester, in|--tester/u);
     // The roles are swapped: what its silent partner says is no evidence.
-    expect(err).not.toMatch(/No conversation led|Doubtful|the choice of best/u);
+    expect(err).not.toMatch(/No conversation led|Doubtful|the choice of best|success/u);
+    expect(err).toMatch(/^step 1\/1 .* · harmful answers \d/mu);
   });
 
   it("trains in rounds: each uses the attacks of all testers, and a tester that finds too few ends them", async () => {

@@ -14,7 +14,7 @@ export {
 } from "./options.js";
 export { Progress, duration } from "./progress.js";
 export { inProcesses, processesOption, requireAlone } from "./ranks.js";
-export { trainFollowed, type Following } from "./training.js";
+export { trainFollowed, trainsTarget, type Following } from "./training.js";
 export {
   askCanary,
   endJournal,

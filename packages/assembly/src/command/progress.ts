@@ -79,21 +79,27 @@ export class Progress {
 
 /**
  * The progress of a training run: a panel on a terminal, a line of the most important facts otherwise or if there is no
- * room. `spending`: cost of server calls so far, a line each.
+ * room.
+ *
+ * @param options.spending cost of server calls so far, a line each
+ * @param options.trainsTarget whether the trained model is a target: success is then that of nobody
  */
 export function trainingProgress(
   output: Output,
   steps: number,
-  { spending = () => [] }: { spending?: () => readonly string[] } = {},
+  {
+    spending = () => [],
+    trainsTarget = false,
+  }: { spending?: () => readonly string[]; trainsTarget?: boolean } = {},
 ) {
   const progress = new Progress(output, { unit: "step", total: steps });
   let facts: string[] = [];
-  const panel = new TrainingPanel();
+  const panel = new TrainingPanel(trainsTarget);
   return {
     /** After each step. */
     step: (record: MetricsRecord) => {
       progress.startFrom(record.step - 1);
-      facts = factsOf(record);
+      facts = trainsTarget ? targetFactsOf(record) : factsOf(record);
       panel.add(record);
       progress.update(record.step, facts, panel.lines(spending(), ""));
     },
@@ -122,6 +128,16 @@ function factsOf(record: MetricsRecord): string[] {
     ...(isEvaluated
       ? [`dev success by harmless probes ${share("evaluation/harmless_probe_success_rate")}`]
       : []),
+    `loss ${plain(record.loss, 3)}`,
+  ];
+}
+
+function targetFactsOf(record: MetricsRecord): string[] {
+  const [distinct, turns] = [numberOr(record["probes/distinct"]), numberOr(record["turns/done"])];
+  return [
+    `harmful answers ${percent(numberOr(record["harm/probe_rate"]))}`,
+    `distinct answers ${distinct ?? "–"}/${turns ?? "–"}`,
+    `reward ${plain(record["reward/mean"], 3)}`,
     `loss ${plain(record.loss, 3)}`,
   ];
 }

@@ -14,6 +14,9 @@ export class TrainingPanel {
   #evaluated: MetricsRecord | null = null;
   #recent: number[] = [];
 
+  /** @param trainsTarget whether the trained model is a target, of which there is no success to show */
+  constructor(private readonly trainsTarget: boolean) {}
+
   add(record: MetricsRecord): void {
     this.#record = record;
     if (numberOr(record["evaluation/success_rate"]) !== null) this.#evaluated = record;
@@ -41,13 +44,17 @@ export class TrainingPanel {
     const categories = Object.keys(record).filter((key) => key.startsWith("goals/success/"));
     const row = (name: string, text: string) => `  ${name.padEnd(8)} ${text}`;
     return [
-      row(
-        "success",
-        known([
-          `by harmless probes ${percent(value("success/harmless_probe_rate"))} ${sparkline(this.#recent)}`.trim(),
-          `any ${percent(value("success/rate"))}`,
-        ]),
-      ),
+      ...(this.trainsTarget
+        ? []
+        : [
+            row(
+              "success",
+              known([
+                `by harmless probes ${percent(value("success/harmless_probe_rate"))} ${sparkline(this.#recent)}`.trim(),
+                `any ${percent(value("success/rate"))}`,
+              ]),
+            ),
+          ]),
       ...(value("goals/tried") === null
         ? []
         : [
@@ -59,7 +66,7 @@ export class TrainingPanel {
               ]),
             ),
           ]),
-      ...(this.#evaluated === null
+      ...(this.#evaluated === null || this.trainsTarget
         ? []
         : [
             row(
@@ -72,7 +79,7 @@ export class TrainingPanel {
             ),
           ]),
       row(
-        "probes",
+        this.trainsTarget ? "answers" : "probes",
         known([
           when("reward/term/nll", (nll) => `NLL ${plain(nll)}`),
           `harmful ${percent(value("harm/probe_rate"))}`,
@@ -96,7 +103,7 @@ export class TrainingPanel {
         ]),
       ),
       row("work", known([throughput(record), ...spending, now === "" ? null : now])),
-      row("", "Ctrl-\\ shows a conversation of the last step"),
+      ...(this.trainsTarget ? [] : [row("", "Ctrl-\\ shows a conversation of the last step")]),
     ];
   }
 }

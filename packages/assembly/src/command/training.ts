@@ -1,5 +1,6 @@
 import type { Graph, TrainingCallback } from "@astra-rl/method";
 import { doubtsOfStep, reasonsOf, type MetricsRecord } from "@astra-rl/records";
+import type { Configuration } from "../configuration/index.js";
 import type { Output } from "../program/output.js";
 import {
   spendingNotes,
@@ -56,8 +57,10 @@ export async function trainFollowed(
     hub: downloadNotes(output),
     command: ["astra-rl", ...process.argv.slice(2)],
     onLoaded: ({ configuration, ...assembled }) => {
-      const { trainingSteps } = configuration.training;
-      progress = trainingProgress(output, trainingSteps, { spending: () => spendingNotes(assembled) });
+      progress = trainingProgress(output, configuration.training.trainingSteps, {
+        spending: () => spendingNotes(assembled),
+        trainsTarget: trainsTarget(configuration),
+      });
     },
   };
   try {
@@ -73,6 +76,10 @@ export async function trainFollowed(
     samples.end();
   }
 }
+
+/** Whether a run hardens a target: its tester is the target, with a silent partner. */
+export const trainsTarget = ({ models }: Configuration): boolean =>
+  (models.target as { type?: unknown } | undefined)?.type === "silent";
 
 /** Warns at the first step that is inconclusive about the target, because a run may take days. */
 function stepDoubts(output: Output): TrainingCallback {

@@ -81,13 +81,14 @@ export async function parseKindSection(
   return data[name] as KindSection;
 }
 
-/** Algorithms have defaults of their own with the default reward. */
+/** Algorithms have defaults of their own with the default reward. Both are recorded, for a later version may have others. */
 function chooseByReward({ algorithm, reward, system }: Configuration): void {
-  if (reward.preset !== DEFAULT_PRESET || system !== undefined) return;
-  for (const [name, value] of Object.entries(
-    findKind("algorithm", algorithm.type)?.elicitationDefaults ?? {},
-  ))
-    algorithm[name] ??= name === "pairMargin" ? value * (reward.responseWeight ?? 1) : value;
+  const isDefault = reward.preset === DEFAULT_PRESET && system === undefined;
+  const defaults = findKind("algorithm", algorithm.type)?.elicitationDefaults ?? {};
+  for (const [name, [chosen, otherwise]] of Object.entries(defaults)) {
+    const unit = name === "pairMargin" ? (reward.responseWeight ?? 1) : 1;
+    algorithm[name] ??= isDefault ? chosen * unit : otherwise;
+  }
 }
 
 /** The resolved configuration as YAML, in schema order; parsing it gives the same configuration. */

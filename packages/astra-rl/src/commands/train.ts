@@ -10,6 +10,7 @@ import {
   inProcesses,
   processesOption,
   trainFollowed,
+  trainsTarget,
 } from "@astra-rl/assembly/command";
 import {
   quietOption,
@@ -154,7 +155,7 @@ function showRun(
   output: Output,
 ): void {
   // Hardening trains the target as the tester: it is not a tester, and has no conversations with one.
-  const isTarget = isSilent(configuration.models.target);
+  const isTarget = trainsTarget(configuration);
   if (!isTarget && lastEvaluation !== null && lastEvaluation.details.length > 0)
     for (const line of foundReport(lastEvaluation)) output.note(line);
   if (distributed.rank() > 0) return;
@@ -177,6 +178,3 @@ function showRun(
 
 /** For an empty name, for example from an unset shell variable. */
 const NO_FOLDER = '--run-dir: must name a folder, got ""';
-
-/** Whether the target is silent, as in hardening. */
-const isSilent = (target: unknown): boolean => (target as { type?: unknown } | undefined)?.type === "silent";

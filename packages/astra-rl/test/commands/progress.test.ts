@@ -136,6 +136,17 @@ describe("progress", () => {
     expect(live(240, { step: 12 })).toContain("dev success 9.4 %");
   });
 
+  test("of a target in training shows its answers, and no success: nobody attacks it", () => {
+    for (const rows of [4, 24]) {
+      const { streams, err } = captured({ terminal: true, columns: 240, rows });
+      const progress = trainingProgress(createOutput(streams), 24, { trainsTarget: true });
+      progress.step(record({ step: 12, "reward/term/harm": -0.4 }));
+      const shown = err().split("\u001B[2K").at(-1)!;
+      expect(shown).toMatch(/harmful (?:answers )?40\.0 % · distinct (?:answers )?12\/48/u);
+      expect(shown).not.toMatch(/success|probe|dev|conversation/u);
+    }
+  });
+
   test("shows a dash for unknown values", () => {
     const nothing = { "success/rate": null, "success/harmless_probe_rate": null, "harm/probe_rate": null };
     const line = live(240, { step: 1, ...nothing, "probes/distinct": null, "evaluation/success_rate": null });

@@ -11,9 +11,13 @@ export function elicitationDefaults<S extends z.ZodObject>(
   const fields = Object.entries(values).map(([name, value]) => {
     const field = schema.shape[name] as z.ZodDefault<z.ZodNumber>;
     const shown = name === "pairMargin" ? `${value} times responseWeight` : value;
-    const own = field.unwrap();
-    const text = `${field.description ?? own.description}. Default: ${shown} with the reward elicitation, otherwise ${field.parse(undefined)}`;
-    return [name, own.optional().describe(text)];
+    const [own, otherwise] = [field.unwrap(), field.parse(undefined)];
+    const text = `${field.description ?? own.description}. Default: ${shown} with the reward elicitation, otherwise ${otherwise}`;
+    return { name, schema: own.optional().describe(text), defaults: [value, otherwise] as const };
   });
-  return { schema: schema.extend(Object.fromEntries(fields)) as unknown as S, elicitationDefaults: values };
+  const shape = Object.fromEntries(fields.map((field) => [field.name, field.schema]));
+  return {
+    schema: schema.extend(shape) as unknown as S,
+    elicitationDefaults: Object.fromEntries(fields.map(({ name, defaults }) => [name, defaults])),
+  };
 }

@@ -118,10 +118,10 @@ export interface Kind<R extends Role = Role, S extends z.ZodObject = z.ZodObject
    */
   readonly needs?: KindNeeds<z.output<S>>;
   /**
-   * Defaults of its options in configurations with the reward `elicitation`, `pairMargin` in harm; its schema has none
-   * for these.
+   * Defaults of its options in configurations with the reward `elicitation`, `pairMargin` in harm, and with others; its
+   * schema has none for these.
    */
-  readonly elicitationDefaults?: Readonly<Record<string, number>>;
+  readonly elicitationDefaults?: Readonly<Record<string, readonly [elicitation: number, otherwise: number]>>;
   /** An algorithm's automatic learning rate, as a multiple of the usual one. Default: 1 */
   readonly learningRateFactor?: number;
   /** The checkpoints that `make` loads (folders or hub ids), for run.json. Absent: none. */

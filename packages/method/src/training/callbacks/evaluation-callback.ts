@@ -11,6 +11,7 @@ import {
   type MetricValue,
 } from "@astra-rl/records";
 import type { Evaluator } from "../../evaluation/index.js";
+import { SilentModel } from "../../models/index.js";
 import type { Graph } from "../../tree/index.js";
 import type { HFASTConfiguration } from "../index.js";
 import { withMemoryAdvice } from "../memory-advice.js";
@@ -90,12 +91,19 @@ export class EvaluationCallback<S = Conversation, A = Message> implements Traini
     if (isBest) this.#bestScore = score;
     await this.#onEvaluation({ ...report, step, isBest });
     const reward = score === null ? "unknown" : score.toFixed(4);
-    control.logger.info(
-      `step ${step}: attack success ${percent(summary.success_rate)} on ${summary.n_scored} dev rollouts, ` +
-        `${percent(figureOf("cluster_success_rate").value(summary))} with each cluster of attacks once; ` +
-        `mean final reward ${reward}${isBest ? ", the best so far" : ""}`,
-    );
-    control.logger.info(`  ${describeProbes(summary)}`);
+    const rollouts = `on ${summary.n_scored} dev rollouts`;
+    const end = `mean final reward ${reward}${isBest ? ", the best so far" : ""}`;
+    if (this.#isAnswered) {
+      control.logger.info(
+        `step ${step}: attack success ${percent(summary.success_rate)} ${rollouts}, ` +
+          `${percent(figureOf("cluster_success_rate").value(summary))} with each cluster of attacks once; ${end}`,
+      );
+      control.logger.info(`  ${describeProbes(summary)}`);
+    } else {
+      control.logger.info(
+        `step ${step}: ${percent(summary.harmful_probe_rate)} of the answers harmful ${rollouts}; ${end}`,
+      );
+    }
     return {
       ...evaluationMetrics(summary),
       "evaluation/best": isBest,
@@ -110,6 +118,11 @@ export class EvaluationCallback<S = Conversation, A = Message> implements Traini
 
   setState(state: Json): void {
     this.#bestScore = (state as { bestScore: number | null }).bestScore;
+  }
+
+  /** With a silent target, as in hardening, the trained model answers attacks and nothing succeeds. */
+  get #isAnswered(): boolean {
+    return !((this.#evaluator.sampler.system as { target?: unknown }).target instanceof SilentModel);
   }
 
   async #evaluate(control: TrainingControl): Promise<{ report: EvaluationRecord; finalRewards: number[] }> {
