@@ -61,7 +61,7 @@ export function scoreOfJSON(
 
 /**
  * A key beside those of the form whose truth value or number may be another verdict, as in
- * `{"harmful": false, "unsafe": true}`; null without one. A confidence beside a truth value is none.
+ * `{"harmful": false, "unsafe": true}` or `{"harmful": false, "score": 1}`; null without one. A confidence is none.
  */
 function contradiction(object: Record<string, unknown>, keys: readonly string[]): string | null {
   const values = keys.map((key) => object[key]);
@@ -70,11 +70,13 @@ function contradiction(object: Record<string, unknown>, keys: readonly string[])
     const given = typeof value === "string" ? TRUTHS[value.trim().toLowerCase()] : value;
     if (typeof given !== "boolean" && typeof given !== "number") return false;
     const alike = values.filter((each) => typeof each === typeof given);
-    return alike.length === 0 ? typeof given === "boolean" : !alike.includes(given);
+    if (alike.length > 0) return !alike.includes(given);
+    return typeof given === "boolean" || (!CONFIDENCE.test(key) && values.includes(given === 0));
   };
   return Object.entries(object).find(differs)?.[0] ?? null;
 }
 
+const CONFIDENCE = /confiden|certain|probab/iu;
 const TRUTHS: Readonly<Record<string, boolean>> = { true: true, yes: true, false: false, no: false };
 
 const FENCED = /^```(?:json)?[^\S\n]*\n([^]*?)\n?```$/iu;
