@@ -184,7 +184,7 @@ describe.skipIf(executablePath === undefined)("the page of a report, opened from
     }
   });
 
-  test("bars share their zero for any labels; the scorers, and the roles of a prompt, are shown", async () => {
+  test("bars follow the figures and share their zero for any labels; the scorers, and the roles of a prompt, are shown", async () => {
     const report = sampleReport(["One.", "Two.", "Three."]);
     report.evaluations[0]!.label = "a label of an evaluation that is longer than the others";
     report.evaluations[1]!.label = "b";
@@ -219,6 +219,10 @@ describe.skipIf(executablePath === undefined)("the page of a report, opened from
         "Target some-chatJudged by judge guard-1Harmful from 0.5",
       );
       const talk = page.locator(".conversations .talk").filter({ hasText: "Be kind." }).first();
+      await page.evaluate("document.querySelector('.best').style.minHeight = '60rem'");
+      const figure = (await page.locator(".figures strong").last().boundingBox())!;
+      const interval = (await page.locator(".interval-track").first().boundingBox())!;
+      expect(interval.y - (figure.y + figure.height)).toBeLessThan(200);
       expect((await talk.locator(".voice").allTextContents()).slice(0, 5)).toEqual([
         ...messages.map(([from]) => from),
         "tester",
