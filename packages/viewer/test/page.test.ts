@@ -156,7 +156,7 @@ describe.skipIf(executablePath === undefined)("the page of a report, opened from
       ["ArrowLeft", "0", 8],
     ] as const) {
       await page.keyboard.press(key);
-      expect([key, await focused(), await items.count()]).toEqual([key, path, count]);
+      await expect.poll(async () => [key, await focused(), await items.count()]).toEqual([key, path, count]);
     }
     // One tab stop, at any position in the tree.
     expect(await page.locator('[role="treeitem"][tabindex="0"]').count()).toBe(1);

@@ -178,9 +178,9 @@ describe.skipIf(executablePath === undefined)("astra-rl view in a browser", () =
     // By keyboard.
     await current.focus();
     await page.keyboard.press("ArrowDown");
-    expect(await current.getAttribute("data-path")).toBe("0.1");
+    await expect.poll(() => current.getAttribute("data-path")).toBe("0.1");
     await page.keyboard.press("Home");
-    expect(await current.getAttribute("data-path")).toBe("0");
+    await expect.poll(() => current.getAttribute("data-path")).toBe("0");
     // The path with the highest total reward is marked.
     expect(await page.locator(".tree .best-mark").count()).toBe(2);
     expect(complaints).toEqual([]);
