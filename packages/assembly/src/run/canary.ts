@@ -158,13 +158,11 @@ function keysByTarget(system: System, seed: number, count: number): TargetKeys[]
     if (keys !== undefined && keys.length < count) keys.push(keyOf(episode));
   }
   const models = localModels(system) as readonly Model[];
-  return [...found].map(([target, keys]) => {
-    if (keys.length === count) return { target, keys };
-    return {
-      target,
-      keys: first,
-      model: models.find(({ name, role }) => name === target && role === "target"),
-    };
+  return [...found].flatMap(([target, keys]) => {
+    if (keys.length === count) return [{ target, keys }];
+    const model = models.find(({ name, role }) => name === target && role === "target");
+    // Without its model another target would answer under its name.
+    return model === undefined ? [] : [{ target, keys: first, model }];
   });
 }
 

@@ -93,15 +93,13 @@ export function initCommand(streams: Streams) {
       if (scorer === null ? mustChoose : !(await isComplete(scorer, folder))) open.push("scorer");
       const listed = [open.slice(0, -1).join(", "), ...open.slice(-1)].filter((part) => part !== "");
       const next = open.length === 0 ? "Next" : `Set ${listed.join(" and ")}, then`;
-      const command = preset !== undefined && UNTRAINED.has(preset) ? "eval" : "train";
+      // A formulation that trains its tester says how.
+      const command = preset === undefined || /^training:/mu.test(text) ? "train" : "eval";
       output.note(`Wrote ${file}. ${next}: astra-rl ${command} ${file}`);
     });
 }
 
 const ROLES = ["tester", "target"] as const;
-
-/** Presets whose tester is not trained. */
-const UNTRAINED: ReadonlySet<string> = new Set(["perez-zero-shot", "perez-few-shot"]);
 
 /**
  * A configuration with every key. For the user's own models, the user must choose a scorer: until then the file has

@@ -2,7 +2,7 @@ import type { z } from "zod";
 
 /**
  * The fields of a kind whose options have other defaults in configurations with the reward `elicitation`, `pairMargin` in
- * harm. Its schema leaves these options undefined, and so to the reward or else to the algorithm's class.
+ * harm. The kind's schema has no defaults for these options: the configuration, which knows the reward, fills them in.
  */
 export function elicitationDefaults<S extends z.ZodObject>(
   schema: S,

@@ -12,7 +12,7 @@ import {
   type ReportRecord,
 } from "@astra-rl/records";
 import { csvOf } from "../export/csv.js";
-import { figureRows } from "./comparison-report.js";
+import { figureRows, scorerName } from "./comparison-report.js";
 import { conversationLines, doubtLines, foundConversations } from "./conversations.js";
 import { plain, pValue, signed } from "./figures.js";
 import { goalMarkdown } from "./goal-report.js";
@@ -187,7 +187,7 @@ export function markdownReport(
     const facts: [string, unknown][] = [
       ["tester", namesOf([tester ?? system, otherTesters])],
       ["target", namesOf([target ?? system, otherTargets])],
-      ["judged by", scorerName(configuration?.["scorer"])],
+      ["judged by", judgeOf(sectionOf("scorer"))],
       ["harmful from", sectionOf("evaluation")["threshold"]],
       ["algorithm", sectionOf("algorithm")["type"]],
       ["seed", configuration?.["seed"]],
@@ -264,8 +264,6 @@ const namesOf = (models: readonly unknown[]): string =>
     .filter((name) => name !== "")
     .join(", ");
 
-/** A scorer's kind, with the model of a judge. */
-function scorerName(given: unknown): string {
-  const { type, path, model } = (given ?? {}) as Section;
-  return [type, path ?? model].filter((part) => typeof part === "string").join(" ");
-}
+/** A scorer's kind with its model; empty without one. */
+const judgeOf = ({ type, path, model }: Section): string =>
+  typeof type === "string" ? scorerName({ type, model: path ?? model }) : "";
