@@ -1,4 +1,4 @@
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
@@ -106,6 +106,16 @@ test("reads configuration, steps and graphs of a run folder, and skips a truncat
   expect(node!.reward).toBe(0.33333);
   expect(node!.children[0]).toMatchObject({ probe: "Sure?", response: "Yes." });
   expect([evaluations, comparison]).toEqual([[], null]);
+});
+
+test("an evaluation of a given run folder is in the report once, however it is named", () => {
+  const run = makeRun("with-evaluations", 1);
+  writeFileSync(join(run, "evaluation-before.json"), stringifyEvaluation(evaluation(0.1)));
+  writeFileSync(join(run, "evaluation-after.json"), stringifyEvaluation(evaluation(0.9)));
+  symlinkSync(join(run, "evaluation-after.json"), at("link.json"));
+  const { evaluations, comparison } = readReport([at("link.json"), run, join(run, "evaluation-before.json")]);
+  expect(evaluations.map(({ label }) => label)).toEqual(["before", "after"]);
+  expect(comparison).toMatchObject({ before: 0, after: 1 });
 });
 
 test("selects the requested number of graphs evenly, including the last", () => {

@@ -1,4 +1,4 @@
-import { closeSync, existsSync, openSync, readFileSync, readSync, statSync } from "node:fs";
+import { closeSync, existsSync, openSync, readFileSync, readSync, realpathSync, statSync } from "node:fs";
 import { basename, extname, join, resolve } from "node:path";
 import { StringDecoder } from "node:string_decoder";
 import { checkRegular, requireRegularFiles, UsageError } from "@astra-rl/base";
@@ -40,7 +40,7 @@ export const EVALUATION_FILES = ["evaluation-before.json", "evaluation-after.jso
  *
  * The first and the last of all evaluations are compared if they start from the same prompts. Evaluations are, in
  * order: those in the run folder, or else the first and last on the dev prompts during training; then the files in
- * the order given.
+ * the order given, except those of a given run folder, which are in the report already.
  *
  * @throws UsageError for a path that is neither, or for an unreadable file
  */
@@ -48,10 +48,14 @@ export function readReport(paths: readonly string[], options: ReadReportOptions 
   const runs: ReportRun[] = [];
   const evaluations: ReportEvaluation[] = [];
   const folders = paths.filter((path) => statSync(path, { throwIfNoEntry: false })?.isDirectory());
+  const inFolders = new Set(
+    folders.flatMap((folder) => evaluationFilesIn(folder).map((file) => realpathSync(file))),
+  );
   for (const path of paths) {
     if (!existsSync(path))
       throw new UsageError("file-not-found", `${path}: there is no such run folder or evaluation file`);
     if (!folders.includes(path)) {
+      if (inFolders.has(realpathSync(path))) continue;
       evaluations.push(evaluationOf(path, basename(path, extname(path))));
       continue;
     }
@@ -116,11 +120,14 @@ function readYaml(path: string): Record<string, unknown> | null {
   }
 }
 
+const evaluationFilesIn = (folder: string): string[] =>
+  EVALUATION_FILES.map((name) => join(folder, name)).filter((file) => existsSync(file));
+
 function evaluationsOf(folder: string): ReportEvaluation[] {
-  const beside = EVALUATION_FILES.filter((name) => existsSync(join(folder, name)));
+  const beside = evaluationFilesIn(folder);
   if (beside.length > 0) {
-    return beside.map((name) =>
-      evaluationOf(join(folder, name), /^evaluation-(.+)\.json$/.exec(name)?.[1] ?? "evaluation"),
+    return beside.map((file) =>
+      evaluationOf(file, /^evaluation-(.+)\.json$/.exec(basename(file))?.[1] ?? "evaluation"),
     );
   }
   let first: EvaluationLine | null = null;
