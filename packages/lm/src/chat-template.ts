@@ -9,10 +9,10 @@ export interface ChatMessage {
   content: string;
 }
 
-/** A message whose content is a list of parts, the form that templates of multimodal models expect. */
-export interface ChatMessageOfParts {
+/** A message for a template; a content that is a list of parts is the form that those of multimodal models expect. */
+export interface TemplateMessage {
   role: string;
-  content: readonly { type: "text"; text: string }[];
+  content: string | readonly { type: "text"; text: string }[];
 }
 
 /** A checkpoint's chat template: renders a conversation as one text. */
@@ -61,7 +61,7 @@ export class ChatTemplate {
    * the limits on time or memory
    */
   render(
-    messages: readonly (ChatMessage | ChatMessageOfParts)[],
+    messages: readonly TemplateMessage[],
     options: {
       addGenerationPrompt?: boolean;
       variables?: Readonly<Record<string, unknown>>;

@@ -7,7 +7,7 @@
 export type { AttentionCache, CausalLM, ForwardOptions, ModelConfig } from "./causal-lm.js";
 export * from "./hub/index.js";
 export { Tokenizer, TOKENIZER_FILES } from "./tokenizer.js";
-export { ChatTemplate, type ChatMessage, type ChatMessageOfParts } from "./chat-template.js";
+export { ChatTemplate, type ChatMessage, type TemplateMessage } from "./chat-template.js";
 export {
   loadCausalLM,
   loadSequenceClassifier,

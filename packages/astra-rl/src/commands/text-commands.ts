@@ -300,11 +300,19 @@ export const scoreCommand = textCommand<z.output<typeof scoredRow>, { scorer: st
   },
 });
 
+/** The template receives parts as they are, as in Python: some templates expect them, others render a list. */
+const parts = z.array(z.object({ type: z.literal("text"), text: z.string() }));
+
 const encodedRow = z
   .object({
     text: z.string().optional(),
     messages: z
-      .array(z.object({ role: z.string(), content: z.string() }))
+      .array(
+        z.object({
+          role: z.string(),
+          content: z.union([z.string(), parts], "must be a string, or a list of parts {type: text, text}"),
+        }),
+      )
       .min(1)
       .optional(),
   })

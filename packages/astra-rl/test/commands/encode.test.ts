@@ -63,6 +63,16 @@ describe("astra-rl encode", () => {
       /texts\.jsonl:1: messages\[1\]\.content is required/,
     ],
     [
+      "a number as content",
+      { messages: [{ role: "user", content: 3 }] },
+      /texts\.jsonl:1: messages\[0\]\.content must be a string, or a list of parts \{type: text, text\}, got 3/,
+    ],
+    [
+      "an image",
+      { messages: [{ role: "user", content: [{ type: "image", url: "x" }] }] },
+      /texts\.jsonl:1: messages\[0\]\.content\[0\]\.type must be "text", got "image"/,
+    ],
+    [
       "messages where there is no template",
       { messages: [{ role: "user", content: "a" }] },
       /qwen2: "messages" need a chat template, but neither/,

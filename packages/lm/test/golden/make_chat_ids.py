@@ -19,6 +19,8 @@ CONVERSATIONS = [
         {"role": "assistant", "content": ""},
         {"role": "user", "content": "Verspätung\n\n今天天气很好"},
     ],
+    # A template that does not expect parts writes the list.
+    [{"role": "user", "content": [{"type": "text", "text": "It's "}, {"type": "text", "text": "so.\n"}]}],
 ]
 
 
