@@ -1,5 +1,6 @@
 import "@astra-rl/contrib/kinds";
 import { parseConfiguration, parseOverride } from "@astra-rl/assembly";
+import { WIDE_TREES } from "@astra-rl/method";
 import { describe, expect, test } from "vitest";
 import { breaking } from "../../base/test/support/breaking.js";
 import { configurationTemplate } from "../src/configuration-template.js";
@@ -9,7 +10,7 @@ const parse = (text: string, ...sets: string[]) =>
   parseConfiguration(text, "/runs/run.yaml", { overrides: sets.map(parseOverride) });
 
 test("the template is a valid configuration with the defaults", async () => {
-  const values = { "models.tester": "embedded:chatter", "models.target": "embedded:chatter" };
+  const values = { ...WIDE_TREES, "models.tester": "embedded:chatter", "models.target": "embedded:chatter" };
   const text = configurationTemplate({ schema: "schema.json", values });
   expect(text.split("\n")[0]).toBe("# yaml-language-server: $schema=schema.json");
   expect(await parse(text)).toEqual(await parse(MINIMAL));

@@ -31,18 +31,9 @@ function remoteTester({ models }: Configuration): Inconsistency | null {
 function tooManyTurns({ sampler, training, evaluation }: Configuration): Inconsistency | null {
   // The number of turns of a custom sampler is unknown.
   if (findKind("sampler", sampler.type) === null) return null;
-  const {
-    width = 1,
-    depth,
-    keep,
-    maxTurns,
-  } = sampler as unknown as {
-    /** Absent where it is always 1. */
-    width?: number;
-    depth: number;
-    keep?: number;
-    maxTurns: number;
-  };
+  // The width is absent where it is always 1.
+  type Trees = { width?: number; depth: number; keep?: number; maxTurns: number };
+  const { width = 1, depth, keep, maxTurns } = sampler as unknown as Trees;
   const { numEpisodesPerExperience: episodes } = training;
   const turns = turnsOfTree(width, depth, keep);
   const [total, most] = [episodes * turns, maxTurns].map((count) => count.toLocaleString("en-US"));

@@ -12,7 +12,7 @@ import {
 } from "@astra-rl/base";
 import { stringify } from "yaml";
 import { z } from "zod";
-import type { Role, KindSection } from "@astra-rl/method";
+import { WIDE_TREES, type Role, type KindSection } from "@astra-rl/method";
 import { hubFile, isRemotePrompts } from "../datasets/index.js";
 import { misfitOf } from "./consistency.js";
 import { leavesOf, type Place } from "./json-schema.js";
@@ -56,7 +56,7 @@ export async function parseConfiguration(
   const source = Source.ofFile(text, path, overrides, where);
   const { data, modules } = await check(source, path, configurationSchema);
   chooseScorer(data, source);
-  chooseByReward(data);
+  chooseByReward(data, source);
   const misfit = await misfitOf(data, trains);
   if (misfit !== null) throw source.mistake(misfit.rule, misfit.path, misfit.message);
   return withHashes(data, modules, source);
@@ -82,13 +82,23 @@ export async function parseKindSection(
 }
 
 /** Algorithms have defaults of their own with the default reward. Both are recorded, for a later version may have others. */
-function chooseByReward({ algorithm, reward, system }: Configuration): void {
+function chooseByReward(
+  { algorithm, reward, sampler, system, training }: Configuration,
+  source: Source,
+): void {
   const isDefault = reward.preset === DEFAULT_PRESET && system === undefined;
-  const defaults = findKind("algorithm", algorithm.type)?.elicitationDefaults ?? {};
-  for (const [name, [chosen, otherwise]] of Object.entries(defaults)) {
+  const { elicitationDefaults = {}, growsWideTrees } = findKind("algorithm", algorithm.type) ?? {};
+  for (const [name, [chosen, otherwise]] of Object.entries(elicitationDefaults)) {
     const unit = name === "pairMargin" ? (reward.responseWeight ?? 1) : 1;
-    algorithm[name] ??= isDefault ? chosen * unit : otherwise;
+    algorithm[name] ??= !isDefault ? otherwise : typeof chosen === "number" ? chosen * unit : chosen;
   }
+  // A deeper tree of that width is large: who gives a part of the shape gives all of it.
+  const { sampler: tree = {}, training: given = {} } = source.content as Record<string, object>;
+  const isShaped = "width" in tree || "depth" in tree || "numEpisodesPerExperience" in given;
+  if (!isDefault || growsWideTrees !== true || sampler.type !== "ast" || isShaped) return;
+  sampler["width"] = WIDE_TREES["sampler.width"];
+  training.numEpisodesPerExperience = WIDE_TREES["training.numEpisodesPerExperience"];
+  if (!("trainingSteps" in given)) training.trainingSteps = WIDE_TREES["training.trainingSteps"];
 }
 
 /** The resolved configuration as YAML, in schema order; parsing it gives the same configuration. */

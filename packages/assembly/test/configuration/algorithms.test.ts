@@ -132,6 +132,18 @@ describe("the algorithm of a configuration", () => {
     expect(await valueOf("reward: {terms: [{type: harm, of: response, weight: 1}]}")).toBe(own);
   });
 
+  it("dpo compares all siblings where the reward is the default", async () => {
+    const pairs = async (text: string, section = "type: dpo") => {
+      const configuration = `algorithm: {${section}}\n${text}`;
+      const used = ((await made(configuration)) as DPO).pairOptions.pairs;
+      expect((await read(configuration)).algorithm["pairs"]).toBe(used);
+      return used;
+    };
+    expect(await pairs("")).toBe("all");
+    expect(await pairs("reward: {preset: paper}")).toBe("best-worst");
+    expect(await pairs("", "type: dpo, pairs: best-worst")).toBe("best-worst");
+  });
+
   it("declares what it needs from the system, which is created first", async () => {
     const needs = async (section: string) => algorithmNeeds(await read(`algorithm: {${section}}`));
     expect(await needs("type: ppo")).toEqual(["values", "baseline"]);

@@ -6,6 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { UsageError, closest } from "@astra-rl/base";
+import { turnsOfTree } from "@astra-rl/method";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { configurationReference } from "../../../../scripts/configuration-reference.js";
@@ -39,13 +40,39 @@ describe("a configuration file", () => {
     const configuration = await parse(MINIMAL);
     expect(configuration).toMatchObject({
       seed: 0,
-      sampler: { width: 2, depth: 3 },
+      sampler: { width: 4, depth: 3 },
       generation: { tester: { maxNewTokens: 32, topK: 50, topP: 0.9, temperature: 1 } },
       reward: { preset: "elicitation" },
       scorer: { type: "embedded" },
       algorithm: { type: "dpo", beta: 0.1 },
-      training: { trainingSteps: 300, numEpisodesPerExperience: 8, batchSize: 32, learningRate: "auto" },
+      training: { trainingSteps: 100, numEpisodesPerExperience: 4, batchSize: 32, learningRate: "auto" },
     });
+  });
+
+  test.each([
+    ["algorithm: {type: dpo}", 4, 4, 100],
+    ...["ipo", "orpo", "grpo", "rloo", "ppo", "a2c", "reinforce"].map(
+      (type) => [`algorithm: {type: ${type}}`, 2, 8, 300] as const,
+    ),
+    ["reward: {preset: paper}", 2, 8, 300],
+    ["training: {trainingSteps: 7}", 4, 4, 7],
+    ["training: {numEpisodesPerExperience: 5}", 2, 5, 300],
+    ["sampler: {width: 3}", 3, 8, 300],
+    ["sampler: {depth: 5}", 2, 8, 300],
+    ["sampler: {maxTurns: 500}", 4, 4, 100],
+  ] as const)("DPO has trees of four siblings, unless a shape is given: %s", async (text, ...shape) => {
+    const { sampler, training } = await parse(`${MINIMAL}${text}\n`);
+    expect([sampler["width"], training.numEpisodesPerExperience, training.trainingSteps]).toEqual(shape);
+  });
+
+  test("a wide experience has as many answers as another", async () => {
+    const answers = async (type: string) => {
+      const { sampler, training } = await parse(`${MINIMAL}algorithm: {type: ${type}}\n`);
+      const turns = turnsOfTree(sampler["width"] as number, sampler["depth"] as number);
+      return turns * training.numEpisodesPerExperience * training.trainingSteps;
+    };
+    expect(await answers("dpo")).toBe(33_600);
+    expect(await answers("ppo")).toBe(33_600);
   });
 
   test("written out and read again is the same", async () => {

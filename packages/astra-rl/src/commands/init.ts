@@ -13,7 +13,7 @@ import {
 } from "@astra-rl/assembly";
 import { loggerOf, noteHubModel } from "@astra-rl/assembly/command";
 import { createOutput, type Output, type Streams } from "@astra-rl/assembly/program";
-import type { KindSection } from "@astra-rl/method";
+import { WIDE_TREES, type KindSection } from "@astra-rl/method";
 import "@astra-rl/contrib/kinds";
 import { configurationTemplate } from "../configuration-template.js";
 import { presetConfiguration, relativePath } from "../preset-configuration.js";
@@ -111,7 +111,11 @@ function template(
   scorer: KindSection | null,
   mustChoose: boolean,
 ): string {
-  const values: Record<string, unknown> = { "models.tester": tester, "models.target": target };
+  const values: Record<string, unknown> = {
+    ...WIDE_TREES,
+    "models.tester": tester,
+    "models.target": target,
+  };
   if (scorer !== null) Object.assign(values, dottedValues("scorer", scorer));
   if (scorer !== null || !mustChoose) return configurationTemplate({ schema, values });
   const notes = {

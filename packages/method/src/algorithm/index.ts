@@ -1,3 +1,4 @@
+export { WIDE_TREES } from "./elicitation-defaults.js";
 export { Algorithm, type LearningRateGroup, type StepResult, type StopRule } from "./algorithm.js";
 export * from "./losses/index.js";
 export * from "./policy-gradient/index.js";

@@ -121,7 +121,11 @@ export interface Kind<R extends Role = Role, S extends z.ZodObject = z.ZodObject
    * Defaults of its options in configurations with the reward `elicitation`, `pairMargin` in harm, and with others; its
    * schema has none for these.
    */
-  readonly elicitationDefaults?: Readonly<Record<string, readonly [elicitation: number, otherwise: number]>>;
+  readonly elicitationDefaults?: Readonly<
+    Record<string, readonly [elicitation: unknown, otherwise: unknown]>
+  >;
+  /** Whether an algorithm gains by `WIDE_TREES`, so that configurations with the reward `elicitation` grow them. */
+  readonly growsWideTrees?: boolean;
   /** An algorithm's automatic learning rate, as a multiple of the usual one. Default: 1 */
   readonly learningRateFactor?: number;
   /** The checkpoints that `make` loads (folders or hub ids), for run.json. Absent: none. */

@@ -29,7 +29,14 @@ export const pathShape = {
 
 /** Options of samplers that grow trees. */
 export const treeShape = {
-  width: z.int().min(1).default(2).describe("Probes per state"),
+  width: z
+    .int()
+    .min(1)
+    .default(2)
+    .describe(
+      "Probes per state. In configurations with dpo and the reward elicitation: 4, in 4 graphs a step for 100 steps, " +
+        "unless width, depth or numEpisodesPerExperience is given",
+    ),
   keep: z
     .int()
     .min(1)

@@ -61,8 +61,8 @@ const { earlyStopping, stopOn, seed: _, ...others } = hfASTOptions.shape;
 /**
  * The `training` section of a configuration: all of `HFASTConfigurationOptions` except the seed. Six defaults are not
  * the toolbox's, with which nothing is learned on models without planted behaviour (docs/decisions/0200): the learning
- * rate depends on the model and decays to 0, and an update has 32 turns from 8 graphs instead of 4 from 2, since all but
- * a few percent of the variance of rewards is chance.
+ * rate depends on the model and decays to 0, and an update has 32 turns from 8 graphs, or 4 of `WIDE_TREES`, instead of 4 from
+ * 2, since all but a few percent of the variance of rewards is chance.
  */
 export const trainingSection = z.strictObject({
   ...others,

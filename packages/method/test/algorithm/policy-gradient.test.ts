@@ -518,8 +518,8 @@ describe("the KL to the baseline", () => {
   it.each(["PPO", "A2C", "REINFORCE", "RLOO", "GRPO"] as const)("is in the loss of %s by default", (name) => {
     const toy = system();
     const weight = new solvers[name](toy);
-    // Half of it where advantages are half of RLOO's.
-    const klLossCoefficient = name === "GRPO" ? 0.01 : 0.02;
+    // Half of it where siblings are compared.
+    const klLossCoefficient = name === "GRPO" || name === "RLOO" ? 0.01 : 0.02;
     expect(weight.options).toMatchObject({ klCoefficient: 0, klLossCoefficient });
     expect(weight.needs).toContain("baseline");
     const none = new solvers[name](toy, { klLossCoefficient: 0 });

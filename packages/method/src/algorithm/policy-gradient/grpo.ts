@@ -8,7 +8,7 @@ import { siblingsMissing } from "../requirements.js";
 import { clippedSurrogateLoss, grpoKLPenalty } from "../losses/index.js";
 import { SiblingAdvantage } from "./advantages.js";
 import { PolicyGradient } from "./policy-gradient.js";
-import { baselineNeeds, policyOptions, USUAL_KL } from "./policy-options.js";
+import { baselineNeeds, policyOptions, SIBLING_KL } from "./policy-options.js";
 
 const { epochs, oldLogprobs, targetKL, clipRange, clipRangeHigher, entropyCoefficient, normalizer } =
   policyOptions;
@@ -29,8 +29,7 @@ const options = z.strictObject({
   klLossCoefficient: z
     .number()
     .min(0)
-    // The mean of two siblings contains each: advantages are half of RLOO's, and so is the weight.
-    .default(USUAL_KL / 2)
+    .default(SIBLING_KL)
     .describe("Weight of the KL to the baseline in the loss"),
   entropyCoefficient,
   targetKL,

@@ -10,6 +10,17 @@ const coefficient = z.number().min(0);
  */
 export const USUAL_KL = 0.02;
 
+/** Default weight where siblings are compared. */
+export const SIBLING_KL = USUAL_KL / 2;
+
+/** The weight of the KL in the loss, for algorithms that can also penalize the reward. */
+export const klLoss = (usual: number) =>
+  coefficient
+    .optional()
+    .describe(
+      `Weight of the KL to the baseline in the loss. Default: ${usual}, or 0 if klCoefficient is given`,
+    );
+
 /** Options shared by policy gradients; each algorithm picks the ones it uses. */
 export const policyOptions = {
   epochs: z.number().int().min(1).describe("Epochs over each experience, reshuffled each time"),
@@ -57,11 +68,7 @@ export const policyOptions = {
   klCoefficient: coefficient
     .optional()
     .describe("Weight of the KL to the baseline as a penalty on the reward of each token. Default: 0"),
-  klLossCoefficient: coefficient
-    .optional()
-    .describe(
-      `Weight of the KL to the baseline in the loss. Default: ${USUAL_KL}, or 0 if klCoefficient is given`,
-    ),
+  klLossCoefficient: klLoss(USUAL_KL),
   klTarget: z
     .number()
     .positive()
@@ -101,10 +108,10 @@ interface KLOptions {
  * Fills in both weights of the KL to the baseline. If neither is given, the KL in the loss gets its default weight; if
  * only one is given, the other is 0. So `klCoefficient: 0` means no KL at all.
  */
-export const withUsualKL = <Options extends KLOptions>(options: Options) => ({
+export const withUsualKL = <Options extends KLOptions>(options: Options, usual = USUAL_KL) => ({
   ...options,
   klCoefficient: options.klCoefficient ?? 0,
-  klLossCoefficient: options.klLossCoefficient ?? (options.klCoefficient === undefined ? USUAL_KL : 0),
+  klLossCoefficient: options.klLossCoefficient ?? (options.klCoefficient === undefined ? usual : 0),
 });
 
 /** Capabilities that a policy gradient with these options requires of its system. */

@@ -8,16 +8,16 @@ import { siblingsMissing } from "../requirements.js";
 import { clippedSurrogateLoss, logProbabilityLoss } from "../losses/index.js";
 import { SiblingAdvantage } from "./advantages.js";
 import { PolicyGradient } from "./policy-gradient.js";
-import { baselineNeeds, policyOptions, withUsualKL } from "./policy-options.js";
+import { baselineNeeds, klLoss, policyOptions, SIBLING_KL, withUsualKL } from "./policy-options.js";
 
-const { epochs, entropyCoefficient, klCoefficient, klLossCoefficient, klTarget, normalizer } = policyOptions;
+const { epochs, entropyCoefficient, klCoefficient, klTarget, normalizer } = policyOptions;
 
 const options = z.strictObject({
   epochs: epochs.default(1),
   normalizer: normalizer.default("token"),
   entropyCoefficient,
   klCoefficient,
-  klLossCoefficient,
+  klLossCoefficient: klLoss(SIBLING_KL),
   klTarget,
 });
 
@@ -50,7 +50,7 @@ export class RLOO<S = Conversation, A = Message> extends PolicyGradient<S, A> {
         advantages: new SiblingAdvantage({ baseline: "others", scale: "none" }),
         usesRatio,
       },
-      withUsualKL(chosen),
+      withUsualKL(chosen, SIBLING_KL),
     );
   }
 }
@@ -61,6 +61,6 @@ export const rlooKind = defineKind({
   summary: "REINFORCE leave-one-out: compares a turn with the mean of its siblings",
   ...elicitationDefaults(options, { epochs: 2 }),
   check: (_, beside) => siblingsMissing("RLOO", beside),
-  needs: (chosen) => baselineNeeds(withUsualKL(chosen)),
+  needs: (chosen) => baselineNeeds(withUsualKL(chosen, SIBLING_KL)),
   make: (chosen, { system }) => new RLOO(system, chosen),
 });
