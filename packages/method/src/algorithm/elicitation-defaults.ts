@@ -19,7 +19,7 @@ export function elicitationDefaults<S extends z.ZodObject>(
   values: Readonly<Record<string, number | string>>,
 ) {
   const fields = Object.entries(values).map(([name, value]) => {
-    const field = schema.shape[name] as z.ZodDefault<z.ZodType>;
+    const field = schema.shape[name] as z.ZodDefault<z.ZodType<number | string>>;
     const shown = name === "pairMargin" ? `${value} times responseWeight` : value;
     const [own, otherwise] = [field.unwrap(), field.parse(undefined)];
     const text = `${field.description ?? own.description}. Default: ${shown} with the reward elicitation, otherwise ${otherwise}`;
