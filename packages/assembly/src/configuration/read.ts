@@ -92,7 +92,7 @@ function chooseByReward(
     const unit = name === "pairMargin" ? (reward.responseWeight ?? 1) : 1;
     algorithm[name] ??= !isDefault ? otherwise : typeof chosen === "number" ? chosen * unit : chosen;
   }
-  // A deeper tree of that width is large: who gives a part of the shape gives all of it.
+  // Only as a whole: a tree of this width that is deeper than by default is large.
   const { sampler: tree = {}, training: given = {} } = source.content as Record<string, object>;
   const isShaped = "width" in tree || "depth" in tree || "numEpisodesPerExperience" in given;
   if (!isDefault || growsWideTrees !== true || sampler.type !== "ast" || isShaped) return;

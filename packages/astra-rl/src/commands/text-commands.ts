@@ -300,7 +300,7 @@ export const scoreCommand = textCommand<z.output<typeof scoredRow>, { scorer: st
   },
 });
 
-/** The template receives parts as they are, as in Python: some templates expect them, others render a list. */
+/** Parts are passed to the template unchanged, as in Python; a template that does not expect them prints the list. */
 const parts = z.array(z.object({ type: z.literal("text"), text: z.string() }));
 
 const encodedRow = z
