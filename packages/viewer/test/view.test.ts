@@ -79,8 +79,12 @@ const dataOf = (page: Page, chart: string) =>
 async function numbersOf(page: Page, chart: string): Promise<string[][]> {
   const figure = dataOf(page, chart);
   const details = figure.locator("details");
-  if ((await details.getAttribute("open")) === null) await details.locator("summary").click();
-  await figure.locator("tbody tr").first().waitFor();
+  // While a run trains, what is new above may move the summary between the press and the release of the button.
+  const open = async () => {
+    if ((await details.getAttribute("open")) === null) await details.locator("summary").click();
+    return figure.locator("tbody tr").count();
+  };
+  await expect.poll(open, { timeout: 30_000 }).toBeGreaterThan(0);
   const rows = await figure
     .locator("tbody tr")
     .evaluateAll((found) =>
